@@ -1,0 +1,2172 @@
+#!/usr/bin/env python3
+# Tangled from book/workshop/tangle.md
+"""Tangle a literate book: Markdown chapters in, the program's files out.
+
+python tangle.py                          tangle book/ into the current folder
+python tangle.py docs -o build            another book, another root
+python tangle.py --check                  write nothing; exit 1 and a diff when a file is stale
+python tangle.py --watch                  tangle again whenever a chapter changes
+python tangle.py --list                   targets and the chunks they are made of
+python tangle.py where src/a.py:42        the chapter line behind a generated line (and back)
+pytest 2>&1 | python tangle.py where      add chapter lines to a traceback
+python tangle.py stitch                   carry edits of generated files back into the chapters
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+import sys
+from collections import namedtuple
+
+RECORD = ".tangle.json"
+STAGING = ".tangle-tmp"
+TAB_STOP = 4
+LARGEST_FILE = 64 * 2**20
+
+Fault = namedtuple("Fault", "path line message")
+
+
+class Chapter:
+    """One Markdown file: `path` as it was found, `name` in the book, `text` with LF line ends, `blocks` in order."""
+
+    def __init__(self, path: str, name: str, text: str):
+        self.path, self.name, self.text = path, name, text
+        self.blocks: list[Block] = []
+
+
+class Block:
+    """One fenced block of a chapter, tangled or not.
+
+    `line` is the opener's line, `end_line` the closing fence's, both from 1; `prefix` is what stands before the fence;
+    `body` is the text between, without the fence's own indentation: empty, or ending in a newline.
+    """
+
+    __slots__ = "chapter line end_line prefix fence language classes name attributes file patch body".split()
+
+    def __init__(self, chapter, line, end_line, prefix, fence, opener, body):
+        self.chapter, self.line, self.end_line, self.prefix, self.fence = (
+            chapter,
+            line,
+            end_line,
+            prefix,
+            fence,
+        )
+        self.language, self.classes, self.name, self.attributes = opener
+        self.file, self.patch, self.body = (
+            self.attributes.get("file"),
+            self.attributes.get("patch"),
+            body,
+        )
+
+    @property
+    def indent(self) -> int:
+        """Columns between the margin, or the last quote mark, and the fence."""
+        return columns(strip_quotes(self.prefix))
+
+    def __str__(self):
+        return f"{self.chapter.path}:{self.line}"
+
+
+class Book:
+    """What the chapters define.
+
+    `chapters` and each one's `blocks` are in book order; `chunks`: name -> blocks; `targets`: path -> name of the chunk
+    that is expanded into it (of a nameless block, `file=PATH`); `modes`: path -> permission bits; `variants`:
+    (chapter name, block name or line) -> its `patch=` blocks; `faults` and `warnings`: lists of (path, line, message).
+    """
+
+    def __init__(self):
+        self.chapters: list[Chapter] = []
+        self.chunks: dict[str, list[Block]] = {}
+        self.targets: dict[str, str] = {}
+        self.modes: dict[str, int] = {}
+        self.variants: dict[tuple, list[Block]] = {}
+        self.faults: list[Fault] = []
+        self.warnings: list[Fault] = []
+        self.items: dict[str, list[tuple]] = {}
+
+    def fault(self, block: Block, message: str, line: int | None = None) -> None:
+        self.faults.append(Fault(block.chapter.path, line or block.line, message))
+
+    def warn(self, block: Block, message: str, line: int | None = None) -> None:
+        self.warnings.append(Fault(block.chapter.path, line or block.line, message))
+
+
+# ---- the chapters
+
+
+def find_chapters(sources) -> list[tuple[str, str]]:
+    """(path, name in the book) of every Markdown file in the sources, each a folder or a file, in book order.
+
+    Hidden folders and `node_modules` are left out. Raises FileNotFoundError for a source that does not exist.
+    """
+    found = []
+    for source in map(os.fspath, sources):
+        if os.path.isdir(source):
+            below = []
+            for folder, folders, files in os.walk(source):
+                folders[:] = [f for f in folders if f[0] != "." and f != "node_modules"]
+                inside = folder[len(source) :].strip(os.sep).split(os.sep)
+                below += [
+                    [*filter(None, inside), f] for f in files if f.endswith((".md", ".markdown"))
+                ]
+            found += [(os.path.join(source, *parts), "/".join(parts)) for parts in sorted(below)]
+        elif os.path.exists(source):
+            found.append((source, os.path.basename(source)))
+        else:
+            raise FileNotFoundError(source)
+    return found
+
+
+def read_chapter(path: str, book: Book) -> str | None:
+    """A chapter's text with LF line ends and no byte order mark; None, and a fault, when it is not UTF-8."""
+    try:
+        with open(path, "rb") as file:
+            data = file.read().removeprefix(b"\xef\xbb\xbf")
+        return data.decode().replace("\r\n", "\n")
+    except OSError as error:
+        book.faults.append(Fault(path, 1, f"cannot be read: {error.strerror}"))
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        wrong = f"is not UTF-8: byte 0x{data[error.start]:02x}; save the chapter as UTF-8"
+        book.faults.append(Fault(path, line, wrong))
+    return None
+
+
+# ---- fences
+
+
+def scan(chapter: Chapter, book: Book) -> None:
+    """Find every fenced block of the chapter that stands outside HTML comments and indented code."""
+    text, find = chapter.text, chapter.text.find
+    position = counted = 0  # looked at up to here; the line that `line` counts begins there
+    line = 1
+    ticks, tildes, comment = find("```"), find("~~~"), find("<!--")
+    while True:
+        ticks = find("```", position) if 0 <= ticks < position else ticks
+        tildes = find("~~~", position) if 0 <= tildes < position else tildes
+        comment = find("<!--", position) if 0 <= comment < position else comment
+        at = ticks if tildes < 0 or 0 <= ticks < tildes else tildes
+        if 0 <= comment and (at < 0 or comment < at):
+            position = after_comment(chapter, book, comment, position)
+            continue
+        if at < 0:
+            return
+        start, stop = text.rfind("\n", 0, at) + 1, find("\n", at)
+        prefix, opener = text[start:at], text[at:stop] if stop >= 0 else text[at:]
+        info = opener.lstrip(opener[0])
+        fence = opener[: len(opener) - len(info)]
+        position = at + len(fence)
+        if prefix and not OPENER_PREFIX.fullmatch(prefix) or "`" in info and fence[0] == "`":
+            continue
+        line += text.count("\n", counted, start)
+        counted = start
+        try:
+            attributes, wrong = parse_opener(info), ""
+        except ValueError as error:
+            attributes, wrong = NOTHING, str(error)
+        block = Block(chapter, line, line, prefix, fence, attributes, "")
+        if prefix.isspace() and is_indented_code(text, start, columns(prefix)):
+            if block.file or block.name or block.patch:
+                book.warn(block, "this fence stands in indented code, so it is text and no block")
+            continue
+        close, resume = find_close(text, stop, prefix, fence) if stop >= 0 else (-1, -1)
+        if close < 0:
+            book.fault(block, f"fence is not closed: no line of {fence} follows that ends it")
+            continue
+        body = text[stop + 1 : close]
+        if fence in body and (swallowed := opener_within(body, prefix, fence)) >= 0:
+            other = line + 1 + body.count("\n", 0, swallowed)
+            book.fault(block, f"fence is not closed before another block opens in line {other}")
+            position = stop + 1 + swallowed
+            continue
+        if wrong:
+            book.fault(block, wrong)
+        if "file" in info and "{" not in info and re.search(r"(?:^|\s)file\s*=", info):
+            book.warn(block, "file= outside of {...} is not read; write {file=...}")
+        position = resume
+        block.end_line = line + 1 + body.count("\n")
+        block.body = strip_prefix(body, prefix) if prefix else body
+        chapter.blocks.append(block)
+
+
+def find_close(text: str, stop: int, prefix: str, fence: str) -> tuple[int, int]:
+    """(start, end) of the line that closes a fence whose opener ends at `stop`; (-1, -1) without one."""
+    quick = text.find("\n" + fence, stop)
+    if (
+        not prefix
+        and quick >= 0
+        and text[quick + 1 + len(fence) : quick + 2 + len(fence)] in ("", "\n")
+    ):
+        if text.find(fence, stop, quick) < 0:
+            return quick + 1, quick + 1 + len(fence)
+    at = stop
+    depth, width = prefix.count(">"), columns(strip_quotes(spaces_for(prefix))) if prefix else 0
+    while (at := text.find(fence, at)) >= 0:
+        start = text.rfind("\n", 0, at) + 1
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        before, rest = text[start:at], text[at:end]
+        if (
+            rest.rstrip(" \t").strip(fence[0]) == ""
+            and before.strip(" \t>") == ""
+            and before.count(">") == depth
+        ):
+            if not before or columns(strip_quotes(before)) < width + TAB_STOP:
+                if depth and not all(
+                    quote_marks(depth).match(row) for row in text[stop + 1 : start].split("\n")[:-1]
+                ):
+                    break
+                return start, end
+        at = end
+    return -1, -1
+
+
+def opener_within(body: str, prefix: str, fence: str) -> int:
+    """Where in `body` a tangled block opens with a fence as strong as the one around it; -1 if nowhere."""
+    opener = re.compile(rf"^{re.escape(spaces_for(prefix))}{fence}+[^\n`]*$", re.MULTILINE)
+    return next((m.start() for m in opener.finditer(body) if MEANT_FOR_US.search(m[0])), -1)
+
+
+# ---- columns, quotes, containers
+
+OPENER_PREFIX = re.compile(r"(?:[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t])))*[ \t]*")
+
+
+def quote_marks(depth: int) -> re.Pattern:
+    return re.compile(rf"(?:[ \t]*> ?){{{depth}}}")
+
+
+def columns(space: str, start: int = 0) -> int:
+    """The column reached after `space`, read from column `start`, with a tab stop every four columns."""
+    for character in space:
+        start = start + TAB_STOP - start % TAB_STOP if character == "\t" else start + 1
+    return start
+
+
+def strip_columns(line: str, count: int) -> str:
+    """`line` without its first `count` columns of white space; a tab that is cut leaves its rest as spaces."""
+    column = 0
+    for index, character in enumerate(line):
+        if column >= count or character not in " \t":
+            return " " * (column - count) + line[index:]
+        column = columns(character, column)
+    return " " * (column - count)
+
+
+def spaces_for(prefix: str) -> str:
+    """What stands before a body line where `prefix` stands before the fence: list marks become spaces."""
+    return re.sub(r"[^\s>]", " ", prefix)
+
+
+def strip_quotes(prefix: str) -> str:
+    """`prefix` behind its last quote mark and the one space that belongs to the mark."""
+    _, mark, inner = prefix.rpartition(">")
+    return inner[1:] if mark and inner[:1] == " " else inner
+
+
+def strip_prefix(body: str, prefix: str) -> str:
+    """`body` without quote marks and without the columns before the fence."""
+    depth, width = prefix.count(">"), columns(strip_quotes(spaces_for(prefix)))
+    rows = body.split("\n")[:-1]
+    if depth:
+        rows = [row[quote_marks(depth).match(row).end() :] for row in rows]
+    return "".join(strip_columns(row, width) + "\n" for row in rows)
+
+
+def is_indented_code(text: str, start: int, column: int) -> bool:
+    """Whether the line at `start`, indented by `column`, is Markdown's indented code.
+
+    It is, unless a list item, admonition, tab, footnote or definition that is still open brings its content within
+    four columns of it. The nearest lines above with less and less indentation decide.
+    """
+    limit, end = column, start - 1
+    while column >= TAB_STOP and limit > 0 and end > 0:
+        begin = text.rfind("\n", 0, end) + 1
+        line, end = text[begin:end], begin - 1
+        indent = columns(line[: len(line) - len(line.lstrip(" \t"))])
+        if not line.strip() or indent >= limit:
+            continue
+        if mark := re.match(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\S)", line):
+            return column >= columns(mark[0]) + TAB_STOP
+        if re.match(r"[ \t]*(?:!!!|\?\?\?|===|\[\^[^\]]+\]:|:[ \t])", line):
+            return column >= indent + 2 * TAB_STOP
+        limit = indent
+    return column >= TAB_STOP
+
+
+# ---- comments
+
+
+def after_comment(chapter: Chapter, book: Book, at: int, since: int) -> int:
+    """Where to go on after the `<!--` at `at`: behind its `-->`, or right behind it where it is only text."""
+    text = chapter.text
+    start = text.rfind("\n", 0, at) + 1
+    before = text[start:at]
+    is_text = (
+        before.endswith("\\")
+        or in_code_span(text, max(since, text.rfind("\n\n", 0, at)), at)
+        or before.isspace()
+        and is_indented_code(text, start, columns(before))
+    )
+    end = -1 if is_text else text.find("-->", at + 2)
+    if end < 0 and not is_text and not before.strip(" \t>"):
+        wrong = "HTML comment is not closed: without --> every block after it would vanish"
+        book.faults.append(Fault(chapter.path, text.count("\n", 0, at) + 1, wrong))
+    return end + 3 if end >= 0 else at + 4
+
+
+def in_code_span(text: str, start: int, at: int) -> bool:
+    """Whether `at` stands between two equal runs of backticks of the paragraph that begins at `start`."""
+    stop = text.find("\n\n", at)
+    found = re.compile("`+").finditer(text, max(start, 0), stop if stop >= 0 else len(text))
+    runs = [match.span() for match in found]
+    while runs and runs[0][0] < at:
+        begin, end = runs.pop(0)
+        closing = next((k for k, (b, e) in enumerate(runs) if e - b == end - begin), None)
+        if closing is not None:
+            if runs[closing][0] > at:
+                return True
+            del runs[: closing + 1]
+    return False
+
+
+# ---- the opener
+
+NAME = r"[^\x00-,;-@\[-^`{-\x7f\s]+"  # letters of any script, digits, - _ . : /
+SIMPLE = re.compile(
+    r"[ \t]*([\w+-]*)[ \t]*\{(?:\.([\w+-]+))?[ \t]*(?:#([\w\-.:/]+))?[ \t]*(?:file=([\w\-./]+))?\}[ \t]*",
+    re.A,
+)
+MEANT_FOR_US = re.compile(r"\{[^{}]*?(?:#[^\s{}]|\b(?:file|patch)\s*=)")
+NOTHING: tuple = ("", [], None, {})
+ATTRIBUTE = r"""(?x)\s*(?:
+    \#(?P<id>[^\s{}"']+)
+  | \.(?P<cls>[^\s{}"'=]+)
+  | (?P<key>[A-Za-z_][\w:.\-]*)\s*=\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<plain>[^\s"'{}]+))
+  | (?P<word>[^\s{}"'=\#]+)
+)(?=\s|\Z)"""
+
+
+def parse_opener(info: str) -> tuple:
+    """(language, classes, name, attributes) of what follows a fence; `python {#name file=a.py}` and
+    `{.python #name file="a.py"}` say the same. Raises ValueError where a block meant for the tangler is malformed."""
+    simple = SIMPLE.fullmatch(info)
+    if simple:
+        language, cls, name, file = simple.groups()
+        return (
+            language or cls or "",
+            [cls] if language and cls else [],
+            name,
+            {"file": file} if file else {},
+        )
+    outer = re.match(r"\s*([^\s{}]*)\s*\{(.*)\}\s*\Z", info)
+    meant = MEANT_FOR_US.search(info)
+    if outer is None:
+        if meant:
+            raise ValueError(
+                f"the opener does not end in one {{...}} of attributes: {info.strip()!r}"
+            )
+        return (info.replace("{", " ").split() or [""])[0], [], None, {}
+    language, inside = outer.groups()
+    classes: list[str] = []
+    name, attributes, at = None, {}, 0
+    while inside[at:].strip():
+        found = re.compile(ATTRIBUTE).match(inside, at)
+        if found is None:
+            if not meant:
+                return language, classes, None, {}
+            raise ValueError(
+                f"cannot read attributes from {inside[at:].strip()!r} on; wanted #name, .class, key=value"
+            )
+        at, kind = found.end(), found.lastgroup
+        if kind == "id":
+            if name is not None:
+                raise ValueError(f"two names, #{name} and #{found['id']}; a block has one")
+            name = normal(found["id"])
+        elif kind in ("cls", "word"):
+            classes.append(found[kind])
+        else:
+            key, value = found["key"], found[kind]
+            if key in attributes and key in ("file", "patch", "mode"):
+                raise ValueError(f"{key}= is given twice: {attributes[key]!r} and {value!r}")
+            attributes[key] = value if kind == "plain" else re.sub(r"\\(.)", r"\1", value)
+    if name is not None and not re.fullmatch(NAME, name):
+        raise ValueError(f"#{name} is not a name: letters, digits and - _ . : / make one")
+    return language or (classes.pop(0) if classes else ""), classes, name, attributes
+
+
+def normal(name: str) -> str:
+    """One spelling for names that look alike: composed characters."""
+    if name.isascii():
+        return name
+    from unicodedata import normalize
+
+    return normalize("NFC", name)
+
+
+# ---- what the blocks define
+
+
+def read_book(sources=("book",), *, join: bool = False, progress=None) -> Book:
+    """Read and check a whole book from folders or Markdown files.
+
+    `join`: a name that two chapters define is one chunk, as in Entangled. `progress`: called with (number, total).
+    Raises only for a source that does not exist: what is wrong in a chapter is in `faults`; look there first.
+    """
+    book = Book()
+    found = find_chapters(sources)
+    for number, (path, name) in enumerate(found, 1):
+        text = read_chapter(path, book)
+        if text is not None:
+            add_chapter(book, path, name, text)
+        if progress:
+            progress(number, len(found))
+    link(book, join=join)
+    return book
+
+
+def add_chapter(book: Book, path: str, name: str, text: str) -> Chapter:
+    """Scan one chapter's text into the book; `link` comes after the last."""
+    chapter = Chapter(path, name, text)
+    book.chapters.append(chapter)
+    scan(chapter, book)
+    return chapter
+
+
+def link(book: Book, *, join: bool = False) -> None:
+    """Collect chunks, targets and variants from the blocks of all chapters, and check what they say of each other."""
+    claims: dict[str, dict[str, Block]] = {}  # target -> name -> first block
+    tangled = []
+    for chapter in book.chapters:
+        for block in chapter.blocks:
+            path = None
+            if block.file is not None and (path := clean_target(book, block)) is None:
+                continue
+            if block.patch is not None:
+                book.variants.setdefault((chapter.name, block.name or block.line), []).append(block)
+                continue
+            if path is not None:
+                read_mode(book, block, path)
+                names = claims.setdefault(path, {})
+                if block.name is not None:
+                    names.setdefault(block.name, block)
+            if path is not None or block.name is not None:
+                tangled.append((block, path))
+    taken: dict[str, str] = {}
+    for path, names in claims.items():
+        owner = book.targets[path] = next(iter(names), f"file={path}")
+        for name, block in names.items():
+            if name != owner:
+                book.fault(
+                    block,
+                    f"target {path!r} is claimed by #{name} here and by #{owner} at {names[owner]}; use one name",
+                )
+            if taken.setdefault(name, path) != path:
+                book.fault(
+                    block,
+                    f"chunk {name!r} already goes to {taken[name]!r}; one chunk makes one file",
+                )
+    for block, path in tangled:
+        add_to_chunk(book, block, block.name or book.targets[path], join)
+    for name, blocks in book.chunks.items():
+        if name[:5] != "file=" and all("append" in block.classes for block in blocks):
+            book.fault(blocks[0], f".append, but no block defines {name!r} to append to")
+    check_collisions(book)
+    check_references(book)
+    check_variants(book)
+    order = {chapter.path: number for number, chapter in enumerate(book.chapters)}
+    for faults in (book.faults, book.warnings):
+        faults.sort(key=lambda fault: (order.get(fault.path, -1), fault.line))
+
+
+def add_to_chunk(book: Book, block: Block, name: str, join: bool) -> None:
+    blocks = book.chunks.setdefault(name, [])
+    blocks.append(block)
+    if len(blocks) == 1 or join or name[:5] == "file=" or "append" in block.classes:
+        return
+    owner = next((other for other in blocks if "append" not in other.classes), block)
+    if owner.chapter is not block.chapter:
+        what = f"name {name!r}" if block.name else f"target {block.file!r}"
+        way_out = "add .append to this block, choose another name, or run with --join"
+        book.fault(
+            block,
+            f"{what}, defined at {owner}, is extended in another chapter without being marked: {way_out}",
+        )
+
+
+# ---- targets
+
+
+def clean_target(book: Book, block: Block) -> str | None:
+    """The target's path from the root, with forward slashes; None, and a fault, when it is no path inside the root."""
+    given = block.file
+    path = posixpath.normpath(given)
+    if not given:
+        wrong = "target is empty; write file=PATH"
+    elif "\\" in given:
+        wrong = f"target {given!r} holds a backslash; write it with forward slashes"
+    elif not given.isprintable():
+        wrong = f"target {given!r} holds a control character"
+    elif path.startswith(("/", "../")) or path == ".." or given[1:2] == ":":
+        wrong = f"target {given!r} is outside the output folder; write a path inside it"
+    elif path == "." or given.endswith(("/", "/.")):
+        wrong = f"target {given!r} is a folder; name a file in it"
+    elif ".git" in path.lower().split("/") or path.split("/")[0] in (RECORD, STAGING):
+        wrong = f"target {given!r} belongs to git or to the tangler; choose another"
+    else:
+        return path
+    book.fault(block, wrong)
+    return None
+
+
+def read_mode(book: Book, block: Block, path: str) -> None:
+    given = block.attributes.get("mode")
+    if given is None:
+        return
+    if not re.fullmatch(r"0?o?[0-7]{3}", given):
+        book.fault(block, f"mode={given} is not three octal digits, such as 755")
+    elif book.modes.setdefault(path, int(given[-3:], 8)) != int(given[-3:], 8):
+        book.fault(
+            block,
+            f"mode={given} for {path!r}, which has mode {book.modes[path]:03o} in an earlier block",
+        )
+
+
+def check_collisions(book: Book) -> None:
+    """Two targets that are one file where case does not count, or a path wanted both as a file and as a folder."""
+    owner = {path: book.chunks[name][0] for path, name in book.targets.items()}
+    for blocks in book.variants.values():
+        for path, block in {
+            posixpath.normpath(b.file): b for b in reversed(blocks) if b.file is not None
+        }.items():
+            if path in owner:
+                book.fault(block, f"target {path!r} is claimed at {owner[path]} too")
+            owner.setdefault(path, block)
+    files: dict[str, str] = {}
+    folders: dict[str, str] = {}
+    for path, block in owner.items():
+        key = normal(path).casefold()
+        if files.setdefault(key, path) != path:
+            book.fault(
+                block,
+                f"target {path!r} differs from {files[key]!r} only in case; many file systems hold only one",
+            )
+        while (key := key.rpartition("/")[0]) and key not in folders:
+            folders[key] = path
+    for key in files.keys() & folders.keys():
+        wrong = (
+            f"target {files[key]!r} is wanted as a file here, and as a folder for {folders[key]!r}"
+        )
+        book.fault(owner[files[key]], wrong)
+
+
+# ---- references
+
+REFERENCE = re.compile(f"<<({NAME})>>")
+
+
+def split_items(block: Block, chunks) -> list[tuple]:
+    """A block's body as (block, start, text, name, indent): stretches of text (`name` None) and references.
+
+    `start` is the offset in the body. `indent` is what stands before a reference that has the line for itself, None
+    for one inside a line. What refers to no chunk inside a line is text, and so is what has a backslash before it.
+    """
+    body = block.body
+    if "<<" not in body:
+        return [(block, 0, body, None, None)] if body else []
+    items = []
+    done = 0
+    for match in REFERENCE.finditer(body):
+        start, stop = match.span()
+        if start > done and body[start - 1] == "\\":
+            if start - 1 > done:
+                items.append((block, done, body[done : start - 1], None, None))
+            done = start
+            continue
+        name = normal(match[1])
+        line_start = body.rfind("\n", done, start) + 1 or done
+        line_stop = body.find("\n", stop) + 1
+        indent = body[line_start:start]
+        if (
+            indent.strip()
+            or body[stop:line_stop].strip()
+            or (line_start and body[line_start - 1] != "\n")
+        ):
+            if name not in chunks:
+                continue
+            line_start, line_stop, indent = start, stop, None
+        if line_start > done:
+            items.append((block, done, body[done:line_start], None, None))
+        items.append((block, start, None, name, indent))
+        done = line_stop
+    if done < len(body):
+        items.append((block, done, body[done:], None, None))
+    return items
+
+
+def check_references(book: Book) -> None:
+    """Split every chunk into its items; find undefined and unused chunks, cycles, and text that is nearly a reference."""
+    chunks, used = book.chunks, set(book.targets.values())
+    for name, blocks in chunks.items():
+        items = book.items[name] = split_items(blocks[0], chunks)
+        for block in blocks[1:]:
+            items += split_items(block, chunks)
+        for block, start, text, referred, _ in items:
+            if referred is None:
+                if "<<" in text:
+                    warn_almost(book, block, start, text)
+            elif referred in chunks:
+                used.add(referred)
+            else:
+                line = line_of(block, start)
+                book.fault(
+                    block, f"chunk {referred!r} is undefined{nearest(referred, chunks)}", line
+                )
+    for name in chunks.keys() - used:
+        book.warn(chunks[name][0], f"chunk {name!r} is used nowhere, so its code is in no file")
+    check_cycles(book)
+
+
+def line_of(block: Block, start: int) -> int:
+    """The chapter line of an offset in a block's body; of -1, the opener's."""
+    return block.line + 1 + block.body.count("\n", 0, start) if start >= 0 else block.line
+
+
+def warn_almost(book: Book, block: Block, start: int, text: str) -> None:
+    for match in re.finditer(r"(?<!\\)<<[ \t]*([^<>\n]{3,}?)[ \t]*>>", text):
+        if close := nearest(match[1], book.chunks):
+            line = line_of(block, start + match.start())
+            book.warn(block, f"{match[0]} is text here, for there is no such chunk{close}", line)
+
+
+def nearest(name: str, names) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, names, 3, 0.6)
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def check_cycles(book: Book) -> None:
+    """Depth first and without recursion; every reference that closes a circle is told once, with the whole circle."""
+    graph = {
+        name: refs
+        for name, items in book.items.items()
+        if (refs := [i for i in items if i[3] in book.chunks])
+    }
+    done = book.chunks.keys() - graph.keys()
+    for root in graph:
+        path, steps, ahead = {root: 0}, [], [iter(graph[root])]
+        while ahead and root not in done:
+            step = next(ahead[-1], None)
+            if step is None:
+                done.add(path.popitem()[0])
+                ahead.pop()
+                del steps[-1:]
+            elif step[3] in path:
+                circle = [*steps[path[step[3]] :], step]
+                told = [
+                    f"{n} ({s[0].chapter.path}:{line_of(*s[:2])})"
+                    for n, s in zip([*path][path[step[3]] :], circle)
+                ]
+                book.fault(step[0], f"cycle: {' -> '.join(told)} -> {step[3]}", line_of(*step[:2]))
+            elif step[3] not in done:
+                path[step[3]] = len(path)
+                steps.append(step)
+                ahead.append(iter(graph[step[3]]))
+
+
+# ---- expansion
+
+Piece = namedtuple("Piece", "text block start pad via")
+Via = namedtuple("Via", "block start pad outer")
+
+
+def expand_items(book: Book, name: str, items=None) -> list[tuple]:
+    """The chunk with every reference replaced: pieces as in `target_pieces`, but plain tuples. No reference may be
+    undefined, and no chunk contain itself. Raises OverflowError when the text would be larger than LARGEST_FILE."""
+    items = book.items if items is None else items
+    pieces: list[tuple] = []
+    stack = []
+    work, pad, via, inside = iter(items[name]), "", None, -1
+    fresh, room = True, LARGEST_FILE
+    while True:
+        for block, start, text, referred, indent in work:
+            if referred is None:
+                if pad:
+                    text = pad_lines(text, pad, fresh)
+                pieces.append((text, block, start, pad, via))
+                fresh = text[-1] == "\n"
+                room -= len(text)
+                continue
+            room -= 1
+            if room < 0:
+                raise OverflowError(name)
+            stack.append((work, pad, via, inside))
+            via = Via(block, start, pad, via)
+            if indent is None or not fresh:
+                before = (pad if fresh else "") + (indent or "")
+                if before:
+                    pieces.append((before, block, start, before, via.outer))
+                pad, fresh = re.sub(r"[^\t]", " ", last_line(pieces)), False
+                inside = len(pieces) if indent is None else -1
+            else:
+                pad, inside = pad + indent, -1
+            work = iter(items[referred])
+            break
+        else:
+            if 0 <= inside < len(pieces) and fresh:
+                text, *rest = pieces[-1]
+                pieces[-1] = (text[:-1], *rest)
+                fresh = False
+            if not stack:
+                return pieces
+            work, pad, via, inside = stack.pop()
+
+
+def pad_lines(text: str, pad: str, fresh: bool) -> str:
+    """`text` with `pad` before every line that begins in it; lines of nothing but white space become empty."""
+    lines = text.split("\n")
+    last = lines.pop()
+    out = [pad + line if line.strip() else "" for line in lines]
+    if not fresh and lines:
+        out[0] = lines[0]
+    out.append(pad + last if last and (fresh or lines) else last)
+    return "\n".join(out)
+
+
+def last_line(pieces) -> str:
+    """What stands on the last line so far."""
+    line = ""
+    for text, *_ in reversed(pieces):
+        _, newline, tail = text.rpartition("\n")
+        line = tail + line
+        if newline:
+            break
+    return line
+
+
+def target_tuples(book: Book, target: str, bare: bool, items=None) -> list[tuple]:
+    """A target's pieces as plain tuples: one newline at the end, and the header line unless `bare`."""
+    pieces = expand_items(book, book.targets[target], items)
+    while pieces:
+        text = pieces[-1][0].rstrip("\n")
+        if text:
+            pieces[-1] = (text + "\n", *pieces[-1][1:])
+            break
+        pieces.pop()
+    if pieces and not bare:
+        add_header(book, target, pieces)
+    return pieces
+
+
+def target_pieces(book: Book, target: str, *, bare: bool = False) -> list[Piece]:
+    """A target's text as stretches that come from one place each.
+
+    `text`: as it is written, the join of all being the file; `block` and `start`: the body and the offset in it where
+    it begins (-1: the header line); `pad`: put before every line that begins in it; `via`: the reference that brought
+    it in, as (block, start, pad there, the reference around it), None at the top.
+    """
+    return [Piece(*piece) for piece in target_tuples(book, target, bare)]
+
+
+def expand(book: Book, target: str, *, bare: bool = False) -> str:
+    """The text of one target: its chunk expanded, the header line unless `bare`, one newline at the end."""
+    return "".join([piece[0] for piece in target_tuples(book, target, bare)])
+
+
+def origins(pieces) -> list[tuple[Block, int]]:
+    """(block, chapter line) of every generated line: where the first thing on it comes from."""
+    found = []
+    fresh = True
+    for text, block, start, *_ in pieces:
+        first, count = line_of(block, start), text.count("\n") + (text[-1:] != "\n")
+        found += [(block, first + k) for k in range(0 if fresh else 1, count)]
+        fresh = text[-1:] == "\n"
+    return found
+
+
+def line_map(book: Book, target: str, *, bare: bool = False) -> list[tuple[str, int]]:
+    """(chapter path, line from 1) for every line of the target, in order; the header's is its block's opener."""
+    return [
+        (block.chapter.path, line) for block, line in origins(target_tuples(book, target, bare))
+    ]
+
+
+# ---- the header line
+
+COMMENT_STYLES = {
+    "# {}": "py pyi pyx sh bash zsh fish rb pl r jl nim toml yaml yml cfg conf mk cmake tcl awk sed ps1 properties "
+    "gitignore gitattributes dockerignore editorconfig makefile gnumakefile dockerfile justfile",
+    "// {}": "c h cc hh cpp hpp cxx cu rs go java js mjs cjs jsx ts mts tsx kt kts scala swift cs dart zig scss proto v",
+    "/* {} */": "css less",
+    "<!-- {} -->": "html htm xml svg md markdown vue",
+    "-- {}": "sql lua hs elm adb ads vhd vhdl",
+    "; {}": "ini asm s",
+    ";; {}": "el lisp clj scm rkt",
+    "% {}": "tex sty cls bib erl",
+    "! {}": "f90 f95 f03 f08",
+    "(* {} *)": "ml mli",
+}
+# What has to stay in front of the header: shebang and coding lines, directives of a Dockerfile, the front matter of a
+# notebook or a page, declarations that XML, HTML and CSS want first.
+PROLOGUE = r"""(?xi)
+    (?:\#!.*\n)?
+    (?:\#.*coding[:=][ \t]*[-\w.]+.*\n | \#[ \t]*(?:syntax|escape|check)[ \t]*=.*\n)*
+    (?:\#[ ]---\n(?:\#.*\n)*?\#[ ]---\n | ---\n(?:.*\n)*?---\n | <\?.*\n | <!DOCTYPE.*\n | @charset.*\n)?"""
+
+
+def add_header(book: Book, target: str, pieces: list[tuple]) -> None:
+    """Put the line that names the chapter on top, where the target's format has comments."""
+    ending = " " + target.rpartition("/")[2].rpartition(".")[2].lower() + " "
+    style = next((s for s, endings in COMMENT_STYLES.items() if ending in f" {endings} "), None)
+    if style is None:
+        return
+    blocks = book.chunks[book.targets[target]]
+    chapters = list(dict.fromkeys(chapter_title(block.chapter) for block in blocks))
+    more = f" and {len(chapters) - 1} more" if len(chapters) > 1 else ""
+    header = (style.format(f"Tangled from {chapters[0]}{more}") + "\n", pieces[0][1], -1, "", None)
+    kept = (
+        re.match(PROLOGUE, "".join([piece[0] for piece in pieces])).end()
+        if pieces[0][0][0] in "#<-@"
+        else 0
+    )
+    for number, (text, block, start, *rest) in enumerate(pieces):
+        if kept < len(text):
+            split = [
+                (text[:kept], block, start, *rest),
+                header,
+                (text[kept:], block, start + kept, *rest),
+            ]
+            pieces[number : number + 1] = split if kept else split[1:]
+            return
+        kept -= len(text)
+    pieces.append(header)
+
+
+def chapter_title(chapter: Chapter) -> str:
+    """How a header names a chapter: with the book's folder, the same from wherever the run was started."""
+    if os.path.normpath(chapter.path).replace(os.sep, "/") == chapter.name:
+        return chapter.name
+    folder = os.path.abspath(chapter.path)[: -len(chapter.name) - 1]
+    return f"{os.path.basename(folder)}/{chapter.name}"
+
+
+# ---- variants
+
+
+def hunks(block: Block) -> list[tuple[str, str]]:
+    """The (old, new) texts of a `patch=` block; a line of `@@` parts two. Raises ValueError when it is no patch."""
+    found, old, new = [], "", ""
+    for number, line in enumerate([*block.body.split("\n")[:-1], "@@"], 1):
+        sign, text = line[:1], line[1:] + "\n"
+        if sign == "@":
+            if old == new and old:
+                raise ValueError("patch changes nothing: no line of it begins with - or +")
+            found += [(old, new)] if old != new else []
+            old = new = ""
+        elif sign not in ("", " ", "-", "+"):
+            raise ValueError(
+                f"line {number} of the patch begins with {sign!r}; wanted a space, - or +"
+            )
+        else:
+            old += text if sign != "+" else ""
+            new += text if sign != "-" else ""
+    if not found:
+        raise ValueError("patch is empty")
+    return found
+
+
+def patched(book: Book, blocks: list[Block]) -> dict[str, Block]:
+    """chunk -> one block with its text after the patches. Raises ValueError, with the block, at one that does not fit."""
+    found: dict[str, Block] = {}
+    for block in blocks:
+        chunk = normal(block.patch)
+        try:
+            if chunk not in book.chunks:
+                raise ValueError(
+                    f"patch of chunk {chunk!r}, which is undefined{nearest(chunk, book.chunks)}"
+                )
+            first = book.chunks[chunk][0]
+            text = (
+                found[chunk].body if chunk in found else "".join(b.body for b in book.chunks[chunk])
+            )
+            for old, new in hunks(block):
+                text = replace_once(text, old, new, chunk)
+            found[chunk] = Block(
+                first.chapter, first.line, first.end_line, first.prefix, first.fence, NOTHING, text
+            )
+        except ValueError as error:
+            raise ValueError(str(error), block) from None
+    return found
+
+
+def replace_once(text: str, old: str, new: str, chunk: str) -> str:
+    """`text` with the lines `old`, which must stand in it exactly once, replaced by `new`."""
+    if not old:
+        raise ValueError("patch has no line of context, so it could go anywhere")
+    places = [m.start() for m in re.finditer(f"^(?={re.escape(old)})", text, re.MULTILINE)]
+    if len(places) != 1:
+        lines = ", ".join(str(text.count("\n", 0, place) + 1) for place in places)
+        fits = (
+            f"fits {len(places)} times (lines {lines} of the chunk)" if places else "does not fit"
+        )
+        raise ValueError(
+            f"patch {fits} in chunk {chunk!r}; its context and - lines have to stand there exactly once"
+        )
+    return text[: places[0]] + new + text[places[0] + len(old) :]
+
+
+def check_variants(book: Book) -> None:
+    """Every patch fits its chunk, and brings in no undefined reference and no cycle."""
+    for blocks in book.variants.values():
+        files = [block for block in blocks if block.file is not None]
+        for block in files[1:]:
+            if block.file != files[0].file:
+                book.fault(block, f"this variant already goes to {files[0].file!r} at {files[0]}")
+        try:
+            for chunk, block in patched(book, blocks).items():
+                for _, _, _, name, _ in split_items(block, book.chunks):
+                    if name is not None and (wrong := bad_reference(book, chunk, name)):
+                        book.fault(blocks[0], f"patch refers to chunk {name!r}, {wrong}")
+        except ValueError as error:
+            book.fault(error.args[1], error.args[0])
+
+
+def bad_reference(book: Book, chunk: str, name: str) -> str | None:
+    if name not in book.chunks:
+        return f"which is undefined{nearest(name, book.chunks)}"
+    seen, ahead = set(), [name]
+    while ahead:
+        now = ahead.pop()
+        if now == chunk:
+            return f"which contains {chunk!r}: a cycle"
+        if now not in seen:
+            seen.add(now)
+            ahead += [item[3] for item in book.items.get(now, ()) if item[3] is not None]
+    return None
+
+
+def variant_diff(
+    book: Book, blocks: list[Block], *, bare: bool = False, cache: dict | None = None
+) -> str:
+    """The unified diff, over every target they are in, that the patches of one variant make.
+
+    `cache` (target -> text and blocks) saves work from one variant to the next.
+    """
+    cache = {} if cache is None else cache
+    chunks = patched(book, blocks)
+    items = {
+        **book.items,
+        **{chunk: split_items(block, book.chunks) for chunk, block in chunks.items()},
+    }
+    touched = {block for chunk in chunks for block in book.chunks[chunk]}
+    out = []
+    for target in book.targets:
+        if target not in cache:
+            pieces = target_tuples(book, target, bare)
+            cache[target] = "".join([p[0] for p in pieces]), {p[1] for p in pieces}
+        text, within = cache[target]
+        if not touched.isdisjoint(within):
+            changed = "".join([p[0] for p in target_tuples(book, target, bare, items)])
+            out += unified(text, changed, f"a/{target}", f"b/{target}")
+    return "".join(out)
+
+
+def unified(before: str, after: str, old_name: str, new_name: str) -> list[str]:
+    """The lines of a unified diff. Equal ends are set aside first, which makes the diff of a small change cheap."""
+    from difflib import SequenceMatcher
+
+    a, b = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (before, after))
+    if a == b:
+        return []
+    shorter = min(len(a), len(b))
+    head = next((k for k in range(shorter) if a[k] != b[k]), shorter)
+    tail = next((k for k in range(shorter - head) if a[-1 - k] != b[-1 - k]), shorter - head)
+    skip, keep = max(0, head - 3), max(0, tail - 3)
+    a, b = a[skip : len(a) - keep], b[skip : len(b) - keep]
+
+    def span(start, stop):
+        return f"{skip + start + (stop > start)},{stop - start}".removesuffix(",1")
+
+    out = [f"--- {old_name}\n", f"+++ {new_name}\n"]
+    for group in SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes(3):
+        out.append(f"@@ -{span(group[0][1], group[-1][2])} +{span(group[0][3], group[-1][4])} @@\n")
+        for tag, i1, i2, j1, j2 in group:
+            out += (
+                [" " + line for line in a[i1:i2]]
+                if tag == "equal"
+                else ["-" + line for line in a[i1:i2]]
+            )
+            out += ["+" + line for line in b[j1:j2]] if tag != "equal" else []
+    return [
+        line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in out
+    ]
+
+
+def products(book: Book, *, bare: bool = False) -> dict[str, str]:
+    """path -> text of all that a book without faults makes: targets, and the diffs of variants that name a file.
+
+    Adds a fault for a file that grows beyond LARGEST_FILE and for a variant that changes no file.
+    """
+    made = {}
+    for target, name in book.targets.items():
+        try:
+            made[target] = expand(book, target, bare=bare)
+        except OverflowError:
+            book.fault(
+                book.chunks[name][0],
+                f"target {target!r} would be larger than {LARGEST_FILE >> 20} MiB",
+            )
+            return made
+    cache: dict = {}
+    for blocks in book.variants.values():
+        block = next((b for b in blocks if b.file is not None), None)
+        if block is not None:
+            diff = made[posixpath.normpath(block.file)] = variant_diff(
+                book, blocks, bare=bare, cache=cache
+            )
+            if not diff:
+                book.fault(block, f"patch of {block.patch!r} changes no file that the book makes")
+    return made
+
+
+# ---- the record
+
+Entry = namedtuple("Entry", "hashes mode")
+
+
+def digest(data: bytes) -> str:
+    from hashlib import sha256
+
+    return sha256(data).hexdigest()
+
+
+def load_record(root: str) -> tuple[dict[str, Entry], str]:
+    """path -> (hashes that tangling may have left there, mode it was given or None); and whether the record is
+    "missing", "damaged" or "whole". Read line by line, so that one with a merge's conflict marks tells both sides."""
+    entries: dict[str, Entry] = {}
+    state = "whole"
+    try:
+        with open(os.path.join(root, RECORD), encoding="utf-8", errors="replace") as file:
+            lines = file.read().split("\n")
+    except FileNotFoundError:
+        return entries, "missing"
+    for line in lines:
+        match = re.fullmatch(
+            r'\s*"((?:[^"\\]|\\.)*)": "([0-9a-f ]+)(?: mode=([0-7]{3}))?",?\s*', line
+        )
+        if match:
+            path = match[1].replace('\\"', '"')
+            hashes = match[2].split() + list(entries[path].hashes if path in entries else ())
+            entries[path] = Entry(hashes, int(match[3], 8) if match[3] else None)
+        elif line.strip() not in ("", "{", "}"):
+            state = "damaged"
+    return entries, state
+
+
+def save_record(root: str, entries: dict[str, Entry]) -> None:
+    rows = []
+    for path, (hashes, mode) in sorted(entries.items()):
+        forced = "" if mode is None else f" mode={mode:03o}"
+        quoted = path.replace('"', '\\"')
+        rows.append(f'"{quoted}": "{" ".join(dict.fromkeys(hashes))}{forced}"')
+    place = os.path.join(root, RECORD)
+    write_new(place + ".new", ("{\n" + ",\n".join(rows) + "\n}\n").encode())
+    os.replace(place + ".new", place)
+
+
+def write_new(path: str, data: bytes) -> None:
+    handle = os.open(
+        path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666
+    )
+    try:
+        while data:
+            data = data[os.write(handle, data) :]
+    finally:
+        os.close(handle)
+
+
+# ---- comparing with the disk
+
+
+class Plan:
+    """What a run would do.
+
+    `writes`: path -> (new bytes, old bytes or None, permission bits or None). `modes`: path -> bits for a file whose
+    bytes are right. `deletes`: path -> its bytes. `edited`: path -> (text from the book or None, bytes on disk,
+    whether the record knows the path). `entries`: the record afterwards. `same`: how many files are right.
+    """
+
+    def __init__(self):
+        self.writes, self.modes, self.deletes, self.edited, self.entries = {}, {}, {}, {}, {}
+        self.same = 0
+
+
+class Disk:
+    """What stands where under the root; each folder is looked at once."""
+
+    def __init__(self, root: str):
+        self.root = os.path.realpath(root)
+        self.kinds = {"": self.kind("")}
+
+    def kind(self, path: str) -> str:
+        try:
+            mode = os.lstat(os.path.join(self.root, path)).st_mode & 0o170000
+        except (FileNotFoundError, NotADirectoryError):
+            return "nothing"
+        return {0o040000: "folder", 0o120000: "link", 0o100000: "file"}.get(mode, "device")
+
+    def obstacle(self, path: str, going) -> tuple[str, str]:
+        """(kind of what stands at the path, what is wrong with writing there or ""). `going`: files to be deleted."""
+        folder = ""
+        for part in path.split("/")[:-1]:
+            folder = f"{folder}/{part}" if folder else part
+            kind = self.kinds.get(folder) or self.kinds.setdefault(folder, self.kind(folder))
+            if kind == "nothing" or kind == "file" and folder in going:
+                return "nothing", ""
+            if kind != "folder":
+                return kind, f"goes through the {kind} {folder!r}"
+        kind = self.kind(path) if self.kinds[""] == "folder" else "nothing"
+        if kind == "folder" and all(
+            f"{os.path.relpath(inside, self.root)}/{file}".replace(os.sep, "/") in going
+            for inside, _, files in os.walk(os.path.join(self.root, path))
+            for file in files
+        ):
+            return "nothing", ""
+        return kind, f"is a {kind} on disk" if kind in ("folder", "link", "device") else ""
+
+
+def make_plan(
+    book: Book, made: dict[str, str], root: str, known: dict[str, Entry], sources=()
+) -> Plan:
+    """Compare what the book makes with what is on disk; what is wrong with a target's place becomes a fault."""
+    plan, disk = Plan(), Disk(root)
+    chapters = {os.path.realpath(chapter.path) for chapter in book.chapters}
+    homes = tuple(os.path.realpath(source) + os.sep for source in sources if os.path.isdir(source))
+    for path in known:
+        inside = (
+            path not in made
+            and path == posixpath.normpath(path)
+            and path[:1] not in "/."
+            and "\\" not in path
+        )
+        if inside and disk.obstacle(path, ()) == ("file", ""):
+            with open(os.path.join(root, path), "rb") as file:
+                old = file.read()
+            if digest(old) in known[path].hashes:
+                plan.deletes[path] = old
+            else:
+                plan.edited[path] = None, old, True
+    for path, text in made.items():
+        full = os.path.join(disk.root, path)
+        kind, wrong = disk.obstacle(path, plan.deletes)
+        if (
+            full in chapters
+            or path.endswith((".md", ".markdown"))
+            and full.startswith(homes or ("\0",))
+        ):
+            wrong = "is a source file: a chapter, or where the next run would take it for one"
+        if wrong:
+            block = next(
+                b
+                for c in book.chapters
+                for b in c.blocks
+                if b.file and posixpath.normpath(b.file) == path
+            )
+            book.fault(block, f"target {path!r} {wrong}; choose another, or move that away")
+        else:
+            compare(
+                plan, book, path, text.encode(), full if kind == "file" else None, known.get(path)
+            )
+    return plan
+
+
+def compare(
+    plan: Plan, book: Book, path: str, data: bytes, full: str | None, entry: Entry | None
+) -> None:
+    """Sort one target into the plan by the file in its place, if there is one."""
+    mode = book.modes.get(path)
+    plan.entries[path] = Entry([digest(data)], mode)
+    old = bits = None
+    if full is not None:
+        bits = os.stat(full).st_mode & 0o777
+        with open(full, "rb") as file:
+            old = file.read()
+    if mode is None and entry is not None and entry.mode is not None:
+        mode = 0o666 & ~umask()  # the chapter asked for a mode once and does so no more
+    if old == data:
+        if mode in (None, bits) or os.name == "nt":
+            plan.same += 1
+        else:
+            plan.modes[path] = mode
+    elif old is None or entry is not None and digest(old) in entry.hashes:
+        plan.writes[path] = data, old, bits if mode is None else mode
+    else:
+        plan.edited[path] = data.decode(), old, entry is not None
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+# ---- writing
+
+
+class Lock:
+    """Keeps the root for one run at a time, where the system has flock; elsewhere does nothing."""
+
+    def __init__(self, root: str):
+        self.root, self.handle = root, None
+
+    def __enter__(self):
+        try:
+            import fcntl
+
+            self.handle = os.open(self.root, os.O_RDONLY)
+            fcntl.flock(self.handle, fcntl.LOCK_EX)
+        except (ImportError, OSError):
+            pass
+
+    def __exit__(self, *_):
+        if self.handle is not None:
+            os.close(self.handle)
+
+
+def carry_out(plan: Plan, root: str, known: dict[str, Entry], *, force: bool = False) -> None:
+    """Write, delete and set modes as planned: all or nothing. `force` discards the edits that are in the way.
+
+    The new contents are written aside first. Then the record learns old and new hashes; a run that is killed from here
+    on leaves only files that the next run knows. Then the files change place. Raises OSError, with all put back.
+    """
+    writes, deletes = dict(plan.writes), dict(plan.deletes)
+    for path, (text, old, _) in plan.edited.items() if force else ():
+        if text is None:
+            deletes[path] = old
+        else:
+            writes[path] = text.encode(), old, None
+    staging = os.path.join(root, STAGING)
+    clear(staging)
+    if writes or deletes or plan.modes:
+        try:
+            os.makedirs(staging)
+            for number, (data, _, mode) in enumerate(writes.values()):
+                write_new(f"{staging}/{number}", data)
+                if mode is not None:
+                    os.chmod(f"{staging}/{number}", mode)
+            both = {path: known[path] for path in deletes if path in known} | plan.entries
+            for path, (_, old, _) in writes.items():
+                hashes, mode = plan.entries[path]
+                both[path] = Entry(hashes if old is None else [digest(old), *hashes], mode)
+            save_record(root, both)
+            change_places(root, staging, writes, deletes)
+            for path, mode in plan.modes.items():
+                os.chmod(os.path.join(root, path), mode)
+            save_record(root, plan.entries)
+        finally:
+            clear(staging)
+    elif plan.entries != known:
+        save_record(root, plan.entries)
+
+
+def clear(staging: str) -> None:
+    if os.path.isdir(staging) and not os.path.islink(staging):
+        for name in os.listdir(staging):
+            os.remove(os.path.join(staging, name))
+        os.rmdir(staging)
+
+
+def change_places(root: str, staging: str, writes, deletes) -> None:
+    """Remove what is to go and move the staged files to their places; when one cannot move, put all back and raise."""
+    done, folders = [], set()
+    try:
+        for path, old in deletes.items():
+            os.remove(os.path.join(root, path))
+            done.append((path, old))
+        remove_empty_folders(root, deletes)
+        for number, (path, (_, old, _)) in enumerate(writes.items()):
+            full = os.path.join(root, path)
+            if (folder := os.path.dirname(full)) not in folders:
+                os.makedirs(folder, exist_ok=True)
+                folders.add(folder)
+            os.replace(f"{staging}/{number}", full)
+            done.append((path, old))
+    except OSError:
+        for path, old in reversed(done):
+            full = os.path.join(root, path)
+            if old is None:
+                os.remove(full)
+            else:
+                os.makedirs(os.path.dirname(full), exist_ok=True)
+                write_new(f"{staging}/back", old)
+                os.replace(f"{staging}/back", full)
+        raise
+
+
+def remove_empty_folders(root: str, deleted) -> None:
+    """Remove the folders that the deleted files leave empty, and the bytecode that Python made of these files."""
+    for path in deleted:
+        folder, _, base = path.rpartition("/")
+        cache = os.path.join(root, folder, "__pycache__")
+        if base.endswith(".py") and os.path.isdir(cache):
+            for name in os.listdir(cache):
+                if name.startswith(base[:-2]) and name.endswith(".pyc"):
+                    os.remove(os.path.join(cache, name))
+            folder = f"{folder}/__pycache__" if folder else "__pycache__"
+        while folder:
+            try:
+                os.rmdir(os.path.join(root, folder))
+            except OSError:
+                if not folder.endswith("__pycache__"):
+                    break
+            folder = folder.rpartition("/")[0]
+
+
+# ---- from generated lines to chapter lines, and back
+
+
+def locate(book: Book, place: str, root: str = ".", *, bare: bool = False) -> list[str]:
+    """The lines behind `path:line`: of a generated file its chapter line, of a chapter the generated lines made of it.
+
+    Raises LookupError, saying what the book knows, when there is none.
+    """
+    path, _, number = place.rpartition(":")
+    if not path or not number.isdecimal():
+        raise LookupError(f"{place!r} is not PATH:LINE")
+    line = int(number)
+    target = target_of(book, path, root)
+    if target is not None:
+        found = origins(target_tuples(book, target, bare))
+        if not 0 < line <= len(found):
+            raise LookupError(
+                f"{path} has {count(len(found), 'line')} when tangled, so there is no line {line}"
+            )
+        block, origin = found[line - 1]
+        return [f"{block.chapter.path}:{origin}" + (f" ({block.name})" if block.name else "")]
+    chapter = next(
+        (c for c in book.chapters if os.path.realpath(c.path) == os.path.realpath(path)), None
+    )
+    if chapter is None:
+        raise LookupError(
+            f"{path} is neither made by the book nor one of its chapters{nearest(path, book.targets)}"
+        )
+    made = []
+    for target in book.targets:
+        for index, (block, origin) in enumerate(origins(target_tuples(book, target, bare)), 1):
+            if block.chapter is chapter and block.line < origin == line:
+                made.append(f"{os.path.normpath(os.path.join(root, target))}:{index}")
+    if not made:
+        raise LookupError(f"no generated line comes from {place}")
+    return made
+
+
+def target_of(book: Book, path: str, root: str) -> str | None:
+    """The target that `path` names, seen from the current folder or from the root; None if it names none."""
+    for place in (path, os.path.join(root, path)):
+        folder = os.path.realpath(os.path.dirname(place))
+        relative = os.path.relpath(
+            os.path.join(folder, os.path.basename(place)), os.path.realpath(root)
+        )
+        if relative.replace(os.sep, "/") in book.targets:
+            return relative.replace(os.sep, "/")
+    return None
+
+
+class Annotator:
+    """Adds chapter lines to the lines of a traceback, a test report or a linter's output."""
+
+    FRAME = re.compile(
+        r"""File "([^"\n]+)", line (\d+)|((?:[A-Za-z]:)?[^\s:"'()\[\]]+\.\w+):(\d+)\b"""
+    )
+
+    def __init__(self, book: Book, root: str = ".", *, bare: bool = False):
+        self.book, self.root, self.bare = book, root, bare
+        self.maps: dict[str, list[str]] = {}
+
+    def annotate(self, text: str) -> str:
+        """`text`, one line, with `[chapter:line]` at its end when it names a line of a generated file."""
+        match = self.FRAME.search(text)
+        origin = match and self.origin(match[1] or match[3], int(match[2] or match[4]))
+        return (
+            f"{text.rstrip(chr(10))}  [{origin}]{text[len(text.rstrip(chr(10))) :]}"
+            if origin
+            else text
+        )
+
+    def origin(self, path: str, line: int) -> str | None:
+        """`chapter:line` behind a line of a generated file; None where the file is none, or not as it was tangled."""
+        if path not in self.maps:
+            self.maps[path] = self.origins_in(path)
+        return self.maps[path][line - 1] if 0 < line <= len(self.maps[path]) else None
+
+    def origins_in(self, path: str) -> list[str]:
+        target = target_of(self.book, path, self.root)
+        if target is None:
+            return []
+        pieces = target_tuples(self.book, target, self.bare)
+        if (
+            read_bytes(os.path.join(self.root, target))
+            != "".join([piece[0] for piece in pieces]).encode()
+        ):
+            return []
+        return [f"{block.chapter.path}:{line}" for block, line in origins(pieces)]
+
+
+def read_bytes(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def run_where(options) -> int:
+    book = open_book(options)
+    if book is None:
+        return 1
+    if not options.places and sys.stdin.isatty():
+        complain("where: name PATH:LINE, or pipe a traceback in")
+        return 2
+    annotator = Annotator(book, options.output, bare=options.bare)
+    for text in () if options.places else sys.stdin:
+        sys.stdout.write(annotator.annotate(text))
+        sys.stdout.flush()
+    status = 0
+    for place in options.places:
+        try:
+            say("\n".join(locate(book, place, options.output, bare=options.bare)))
+        except LookupError as error:
+            complain(f"where: {error.args[0]}")
+            status = 1
+    return status
+
+
+# ---- stitch: edits of generated files, carried back
+
+Edit = namedtuple("Edit", "block start stop lines place")
+Segment = namedtuple("Segment", "piece row line column text")
+
+
+class Refused(Exception):
+    """An edit that cannot be carried back; the message says where and why."""
+
+
+def stitch(
+    book: Book, root: str, known: dict[str, Entry], *, bare=False, join=False, force=False
+) -> dict[str, str]:
+    """chapter path -> new text, for every chapter that an edit of a generated file changes.
+
+    Tangling these chapters reproduces every edited file to the byte. Otherwise raises Refused with all the reasons.
+    `known` is the record: by it an edited file is told from one that is only older than its chapter. Byte order mark
+    and line ends of a chapter stay as they are.
+    """
+    edited: dict[str, str] = {}
+    edits: list[Edit] = []
+    reasons = []
+    for target in book.targets:
+        try:
+            text = edited_text(book, root, target, known, bare, force)
+            if text is not None:
+                edited[target] = text
+                edits += Carrier(book, target, bare).edits(text)
+        except Refused as reason:
+            reasons.append(str(reason))
+    for block in [
+        block for blocks in book.variants.values() for block in blocks if block.file is not None
+    ]:
+        path = posixpath.normpath(block.file)
+        data = read_bytes(os.path.join(root, path))
+        if path in known and data is not None and digest(data) not in known[path].hashes:
+            reasons.append(
+                f"{path}: is the diff that the patch at {block} makes; edit that block instead"
+            )
+    if not reasons:
+        try:
+            texts = edited_chapters(merged(edits))
+            check_stitched(book, texts, edited, bare, join)
+            return texts
+        except Refused as reason:
+            reasons.append(str(reason))
+    raise Refused("\n".join(reasons))
+
+
+def edited_text(book: Book, root: str, target: str, known, bare: bool, force: bool) -> str | None:
+    """What a person made of the target; None where nobody edited it. Raises Refused where it cannot be told or kept."""
+    data, wanted = read_bytes(os.path.join(root, target)), expand(book, target, bare=bare)
+    if data is None or data == wanted.encode():
+        return None
+    if not force:
+        if target not in known:
+            raise Refused(
+                f"{target}: the record does not know what was tangled there; --force takes the file as it stands"
+            )
+        if digest(data) in known[target].hashes:
+            return None
+        if digest(wanted.encode()) not in known[target].hashes:
+            chapter = book.chunks[book.targets[target]][0].chapter.path
+            both = unified(
+                wanted,
+                data.decode("utf-8", "replace"),
+                f"{chapter}, as it is now",
+                f"{target}, as it is now",
+            )
+            way_out = "undo one of the two, or make the chapter agree with the file by --force"
+            raise Refused(
+                f"{target}: edited, and its chapter changed too since it was tangled; {way_out}:\n{''.join(both)}"
+            )
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise Refused(
+            f"{target}: is not UTF-8 at byte {error.start}, as chapters are; mend it there"
+        ) from None
+    if "\r\n" in text and "\r\n" not in wanted:
+        raise Refused(f"{target}: has CRLF line ends, and tangling writes LF; convert the file")
+    if text and text.rstrip("\n") + "\n" != text:
+        raise Refused(
+            f"{target}: does not end in exactly one newline, as every tangled file does; mend its end"
+        )
+    return text
+
+
+def segment_rows(pieces: list[Piece]) -> list[list[Segment]]:
+    """Every generated line as the segments it is made of: piece, line in the piece, body line and column (from 0)."""
+    rows: list[list[Segment]] = [[]]
+    for piece in pieces:
+        body, start = piece.block.body, piece.start
+        line, column = (
+            body.count("\n", 0, max(start, 0)),
+            start - body.rfind("\n", 0, max(start, 0)) - 1,
+        )
+        for number, text in enumerate(piece.text.split("\n")):
+            if number:
+                rows.append([])
+            rows[-1].append(
+                Segment(
+                    piece,
+                    number,
+                    line + number if start >= 0 else -1,
+                    0 if number else column,
+                    text,
+                )
+            )
+    rows = [[s for s in row if s.text] or row[:1] for row in rows]
+    return rows[:-1] if rows[-1] and not rows[-1][0].text or not rows[-1] else rows
+
+
+def is_whole(row: list[Segment]) -> bool:
+    """Whether the line is one line of one body, and not put together around a reference inside it."""
+    return len(row) == 1 and row[0].column == 0 and row[0].line >= 0
+
+
+class Carrier:
+    """Turns the changed lines of one generated file into edits of the bodies they came from."""
+
+    def __init__(self, book: Book, target: str, bare: bool):
+        self.book, self.target = book, target
+        self.rows = (
+            segment_rows(target_pieces(book, target, bare=bare))
+            if book.items[book.targets[target]]
+            else []
+        )
+        self.old = ["".join(segment.text for segment in row) for row in self.rows]
+        self.found: list[Edit] = []
+
+    def edits(self, text: str) -> list[Edit]:
+        from difflib import SequenceMatcher
+
+        new = text.split("\n")[:-1]
+        for tag, i1, i2, j1, j2 in SequenceMatcher(
+            None, self.old, new, autojunk=False
+        ).get_opcodes():
+            if tag == "insert":
+                self.insert(i1, new[j1:j2], j1 + 1)
+            elif tag != "equal":
+                self.change(i1, i2, new[j1:j2], j1 + 1)
+        return self.found
+
+    def change(self, start: int, stop: int, lines: list[str], number: int) -> None:
+        """The lines `start` to `stop` became `lines`, of which the first is line `number` of the edited file."""
+        groups = self.groups(start, stop)
+        shares = share_out([self.old[a:b] for a, b in groups], lines)
+        for (a, b), (first, last) in zip(groups, shares):
+            if self.old[a:b] != lines[first:last]:
+                self.replace(a, b, lines[first:last], number + first)
+
+    def groups(self, start: int, stop: int) -> list[tuple[int, int]]:
+        """The lines parted into runs of consecutive whole lines of one body, and single lines."""
+        found = [(start, start + 1)]
+        for index in range(start + 1, stop):
+            (last, *_), (this, *_) = before, row = self.rows[index - 1], self.rows[index]
+            together = is_whole(before) and is_whole(row) and last.piece.block is this.piece.block
+            if together and last.line + 1 == this.line and last.piece.via == this.piece.via:
+                found[-1] = found[-1][0], index + 1
+            else:
+                found.append((index, index + 1))
+        return found
+
+    def replace(self, start: int, stop: int, lines: list[str], number: int) -> None:
+        row = self.rows[start]
+        first = row[0]
+        if first.line < 0:
+            raise Refused(
+                f"{self.target}:{number}: the header line is written by tangling and cannot be edited"
+            )
+        if is_whole(row):
+            self.add(
+                first.piece.block,
+                first.line,
+                first.line + stop - start,
+                lines,
+                first.piece.pad,
+                number,
+            )
+        elif len(lines) == 1:
+            self.edit_inside(row, self.old[start], lines[0], number)
+        else:
+            raise Refused(
+                self.around(row, number, "keep it one line here, or change it in the chapter")
+            )
+
+    def around(self, row: list[Segment], number: int, way_out: str) -> str:
+        block = row[0].piece.block
+        place = f"{block.chapter.path}:{block.line + 1 + row[0].line}"
+        return f"{self.target}:{number}: this line is put together around a reference inside {place}; {way_out}"
+
+    def edit_inside(self, row: list[Segment], old: str, new: str, number: int) -> None:
+        """Change the one segment of a line put together from several in which all of the difference lies."""
+        head = len(os.path.commonprefix([old, new]))
+        tail = len(os.path.commonprefix([old[head:][::-1], new[head:][::-1]]))
+        begin = 0
+        for segment in row:
+            block, pad = segment.piece.block, len(segment.piece.pad) if segment is row[0] else 0
+            end = begin + len(segment.text)
+            if (
+                begin + pad <= head
+                and len(old) - tail <= end
+                and segment.piece.pad != segment.piece.text
+            ):
+                shift = segment.column - begin - pad
+                body = block.body.split("\n")[segment.line]
+                body = (
+                    body[: head + shift]
+                    + new[head : len(new) - tail]
+                    + body[len(old) - tail + shift :]
+                )
+                place = f"{self.target}:{number}"
+                self.found.append(Edit(block, segment.line, segment.line + 1, (body,), place))
+                return
+            begin = end
+        raise Refused(
+            self.around(row, number, "the change reaches over its edge; make it in the chapter")
+        )
+
+    def insert(self, index: int, lines: list[str], number: int) -> None:
+        """New lines: blank ones go to the block that refers to what is on both sides, others to the nearest block."""
+        before = self.rows[index - 1][-1] if index else None
+        after = self.rows[index][0] if index < len(self.rows) else None
+        homes = []
+        if before is not None and before.line >= 0:
+            homes.append((before.piece.block, before.line + 1, before.piece.pad))
+        if after is not None and after.line >= 0:
+            homes.append((after.piece.block, after.line, after.piece.pad))
+        if len(homes) == 2:
+            for (block, line, pad), (other, later, _) in zip(trail(before), trail(after)):
+                if block is not other or line != later:
+                    homes.insert(
+                        len(homes) if any(map(str.strip, lines)) else 0, (block, line + 1, pad)
+                    )
+                    break
+        homes = homes or [(self.book.chunks[self.book.targets[self.target]][0], 0, "")]
+        fitting = [
+            home
+            for home in homes
+            if all(line.startswith(home[2]) or not line.strip() for line in lines)
+        ]
+        block, line, pad = (fitting or homes)[0]
+        self.add(block, line, line, lines, pad, number)
+
+    def add(
+        self, block: Block, start: int, stop: int, lines: list[str], pad: str, number: int
+    ) -> None:
+        body = []
+        for offset, line in enumerate(lines):
+            if line.strip() and not line.startswith(pad):
+                raise Refused(
+                    f"{self.target}:{number + offset}: is indented by less than the reference that brings in the block at "
+                    f"{block} ({count(columns(pad), 'column')}); indent it so far, or move it in the chapter"
+                )
+            body.append(escaped(line[len(pad) :] if line.strip() else line, self.book.chunks))
+        self.found.append(Edit(block, start, stop, tuple(body), f"{self.target}:{number}"))
+
+
+def trail(segment: Segment) -> list[tuple[Block, int, str]]:
+    """(block, body line, pad) of every reference that a segment came through, from the outermost, and its own."""
+    found = [(segment.piece.block, segment.line, segment.piece.pad)]
+    via = segment.piece.via
+    while via is not None:
+        found.append((via.block, via.block.body.count("\n", 0, via.start), via.pad))
+        via = via.outer
+    return found[::-1]
+
+
+def escaped(line: str, chunks) -> str:
+    """`line` as a body writes it: what would be taken for a reference, or for an escaped one, gets a backslash."""
+
+    def mark(match):
+        escaped_already = line[match.start() - 1 : match.start()] == "\\"
+        means_more = escaped_already or line.strip() == match[0] or normal(match[1]) in chunks
+        return "\\" + match[0] if means_more else match[0]
+
+    return REFERENCE.sub(mark, line) if "<<" in line else line
+
+
+def share_out(groups: list[list[str]], lines: list[str]) -> list[tuple[int, int]]:
+    """Which slice of the new lines each group of old lines became: the split with the most in common, in order."""
+    if len(groups) == 1:
+        return [(0, len(lines))]
+    from difflib import SequenceMatcher
+
+    old = [(number, line.strip()) for number, group in enumerate(groups) for line in group]
+    owners: list[int | None] = [None] * len(lines)
+    if len(old) == len(lines) or len(old) * len(lines) > 10_000:
+        owners = [old[min(k, len(old) - 1)][0] for k in range(len(lines))]
+    else:
+        best = [[0.0] * (len(lines) + 1) for _ in range(len(old) + 1)]
+        for i, (_, a) in enumerate(old, 1):
+            for j, b in enumerate(lines, 1):
+                alike = (
+                    SequenceMatcher(None, a, b.strip(), autojunk=False).ratio()
+                    if a and b.strip()
+                    else 0.0
+                )
+                best[i][j] = max(best[i - 1][j - 1] + alike**2, best[i - 1][j], best[i][j - 1])
+        i, j = len(old), len(lines)
+        while i and j:
+            if best[i][j] == best[i - 1][j]:
+                i -= 1
+            elif best[i][j] == best[i][j - 1]:
+                j -= 1
+            else:
+                i, j = i - 1, j - 1
+                owners[j] = old[i][0]
+    last = next((owner for owner in owners if owner is not None), 0)
+    owners = [last := last if owner is None else owner for owner in owners]
+    ends = [sum(owner <= number for owner in owners) for number in range(len(groups))]
+    return list(zip([0, *ends], ends))
+
+
+def merged(edits: list[Edit]) -> dict[Block, list[Edit]]:
+    """block -> its edits in order, the same edit of a shared chunk once. Raises Refused when two of them disagree."""
+    found: dict[Block, dict[tuple, Edit]] = {}
+    for edit in edits:
+        found.setdefault(edit.block, {}).setdefault(edit[1:4], edit)
+    ordered = {
+        block: sorted(of_block.values(), key=lambda e: e[1:3]) for block, of_block in found.items()
+    }
+    for block, in_order in ordered.items():
+        for one, two in zip(in_order, in_order[1:]):
+            if two.start < one.stop or one[1:3] == two[1:3]:
+                both = "\n".join(
+                    f"  {e.place}: {' / '.join(e.lines) or '(nothing)'}" for e in (one, two)
+                )
+                place = f"{block.chapter.path}:{block.line + 1 + two.start}"
+                raise Refused(
+                    f"{place}: conflict: two edits want different things here; make them the same:\n{both}"
+                )
+    return ordered
+
+
+def edited_chapters(edits: dict[Block, list[Edit]]) -> dict[str, str]:
+    """chapter path -> its text with the edits made."""
+    rows: dict[str, list[str]] = {}
+    for block in sorted(edits, key=lambda block: -block.line):
+        path = block.chapter.path
+        if path not in rows:
+            with open(path, encoding="utf-8", newline="") as file:
+                rows[path] = file.read().split("\n")
+        edit_block(rows[path], block, edits[block])
+    return {path: "\n".join(lines) for path, lines in rows.items()}
+
+
+def edit_block(rows: list[str], block: Block, edits: list[Edit]) -> None:
+    """Make the edits in the chapter's rows, and the fence longer where a line of the new body would close it."""
+    opener, closer = block.line - 1, block.end_line - 1
+    carriage_return = "\r" if rows[opener].endswith("\r") else ""
+    before = spaces_for(block.prefix)
+    blank = before.rstrip() if ">" in before else ""
+    old, inner, new = rows[opener + 1 : closer], block.body.split("\n"), []
+    longest, done = len(block.fence) - 1, 0
+    for edit in [*edits, Edit(block, len(old), len(old), (), "")]:
+        new += old[done : edit.start]
+        new += [(before + line if line else blank) + carriage_return for line in edit.lines]
+        for line in [*inner[done : edit.start], *edit.lines]:
+            run = re.match(rf"[\s>]*({re.escape(block.fence[0])}+)", line)
+            longest = max(longest, len(run[1]) if run else 0)
+        done = edit.stop
+    if longest >= len(block.fence):
+        fence = block.fence[0] * (longest + 1)
+        rows[opener] = rows[opener].replace(block.fence, fence, 1)
+        rows[closer] = re.sub(re.escape(block.fence[0]) + "+", fence, rows[closer], count=1)
+    rows[opener + 1 : closer] = new
+
+
+def check_stitched(
+    book: Book, texts: dict[str, str], edited: dict[str, str], bare: bool, join: bool
+) -> None:
+    """Tangle the new chapters in memory: every edited file has to come out as the person left it."""
+    again = Book()
+    for chapter in book.chapters:
+        text = texts.get(chapter.path, chapter.text).removeprefix("\ufeff").replace("\r\n", "\n")
+        add_chapter(again, chapter.path, chapter.name, text)
+    link(again, join=join)
+    made = {} if again.faults else products(again, bare=bare)
+    if again.faults:
+        raise Refused(
+            "\n  ".join(
+                ["these edits would break the book; mend the chapters first:", *told(again.faults)]
+            )
+        )
+    for target, text in edited.items():
+        if made.get(target) != text:
+            left = unified(
+                text,
+                made.get(target, ""),
+                f"{target}, as edited",
+                f"{target}, as its chapters would make it",
+            )
+            why = (
+                "a chunk that is used in several places, or white space that tangling does not keep"
+            )
+            raise Refused(
+                f"{target}: the edit cannot be carried back ({why}); make it in the chapter:\n{''.join(left)}"
+            )
+
+
+def write_chapters(texts: dict[str, str]) -> None:
+    """Replace chapters on disk: each new text is written beside its chapter before the first one changes place."""
+    staged = [(os.path.realpath(path), text) for path, text in texts.items()]
+    try:
+        for path, text in staged:
+            write_new(path + STAGING, text.encode())
+            os.chmod(path + STAGING, os.stat(path).st_mode & 0o7777)
+        for path, _ in staged:
+            os.replace(path + STAGING, path)
+    finally:
+        for path, _ in staged:
+            if os.path.exists(path + STAGING):
+                os.remove(path + STAGING)
+
+
+def run_stitch(options) -> int:
+    book = open_book(options)
+    if book is None:
+        return 1
+    with Lock(options.output):
+        known, _ = load_record(options.output)
+        try:
+            texts = stitch(
+                book,
+                options.output,
+                known,
+                bare=options.bare,
+                join=options.join,
+                force=options.force,
+            )
+        except Refused as reason:
+            complain(str(reason), "stitch: no chapter was touched")
+            return 1
+        write_chapters(texts)
+    for path in texts:
+        say(f"stitched {path}")
+    options.check = False
+    return run_tangle(options)
+
+
+# ---- the command
+
+
+def say(text: str, stream=None) -> None:
+    print(text, file=stream or sys.stdout)
+
+
+def complain(*lines) -> None:
+    sys.stdout.flush()
+    for line in lines:
+        say(line, sys.stderr)
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def show_progress(number: int, total: int) -> None:
+    if total >= 50 and (number % 25 == 0 or number == total):
+        done = "\r\x1b[K" if number == total else ""
+        sys.stderr.write(f"\rreading chapter {number} of {total}{done}")
+        sys.stderr.flush()
+
+
+def told(faults, kind: str = "") -> list[str]:
+    return [f"{path}:{line}: {kind}{message}" for path, line, message in faults]
+
+
+def open_book(options) -> Book | None:
+    """The book, or None when there is none or it has faults; these are told."""
+    progress = show_progress if sys.stderr.isatty() else None
+    try:
+        book = read_book(options.book, join=options.join, progress=progress)
+    except FileNotFoundError as error:
+        complain(f"tangle: there is no book {str(error)!r}; name the folder of the chapters")
+        return None
+    if not book.chapters and not book.faults:
+        complain(
+            f"tangle: no chapter (*.md) in {', '.join(options.book)}; name the folder of the chapters"
+        )
+        return None
+    complain(*told(book.warnings, "warning: "))
+    return None if stopped_by_faults(book) else book
+
+
+def stopped_by_faults(book: Book) -> bool:
+    if book.faults:
+        complain(*told(book.faults), f"tangle: {count(len(book.faults), 'fault')}; nothing written")
+    return bool(book.faults)
+
+
+def run_tangle(options) -> int:
+    book = open_book(options)
+    if book is None:
+        return 1
+    made = products(book, bare=options.bare)
+    if stopped_by_faults(book):
+        return 1
+    if not options.check:
+        os.makedirs(options.output, exist_ok=True)
+    with Lock(options.output):
+        known, state = load_record(options.output)
+        plan = make_plan(book, made, options.output, known, options.book)
+        if stopped_by_faults(book):
+            return 1
+        if state == "damaged":
+            complain(
+                f"{RECORD}: damaged; files that match the book are adopted, others count as edited"
+            )
+        if options.check:
+            return report(plan, known, state)
+        if plan.edited and not options.force:
+            for path, edit in plan.edited.items():
+                complain(*difference(path, *edit))
+            complain(
+                f"tangle: {count(len(plan.edited), 'file')} would be overwritten; nothing written. "
+                "`stitch` carries edits into the chapters, --force discards them"
+            )
+            return 1
+        carry_out(plan, options.output, known, force=options.force)
+    for path in plan.edited:
+        say(f"discarded what was in {path}")
+    changes = [f"{len(plan.writes) + len(plan.edited)} written", f"{plan.same} unchanged"]
+    changes += [f"{len(plan.modes)} given a mode"] if plan.modes else []
+    changes += [f"{len(plan.deletes)} removed"] if plan.deletes else []
+    say(
+        f"tangled {count(len(book.chapters), 'chapter')} into {count(len(made), 'file')}: {', '.join(changes)}"
+    )
+    return 0
+
+
+def difference(path: str, text: str | None, old: bytes, ours: bool) -> list[str]:
+    """What to say of a file that tangling would overwrite or delete: why, and the diff."""
+    if text is None:
+        return [
+            f"{path}: edited by hand, and no longer made by the book; move it away, or discard it with --force"
+        ]
+    why = "edited by hand" if ours else "not written by this book, as far as its record knows"
+    lines = unified(
+        text, old.decode("utf-8", "replace"), f"{path} from the book", f"{path} on disk"
+    )
+    return [f"{path}: {why}", "".join(lines).rstrip("\n")]
+
+
+def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
+    """What `--check` prints; the exit status."""
+    for path, (data, old, _) in plan.writes.items():
+        before = "" if old is None else old.decode("utf-8", "replace")
+        say(
+            f"{path}: missing"
+            if old is None
+            else f"{path}: stale: its chapter changed since it was tangled"
+        )
+        sys.stdout.writelines(
+            unified(before, data.decode(), f"{path} on disk", f"{path} from the book")
+        )
+    for path, mode in plan.modes.items():
+        say(f"{path}: its mode should be {mode:03o}")
+    for path in plan.deletes:
+        say(f"{path}: left over: the book makes it no more")
+    for path, edit in plan.edited.items():
+        say("\n".join(difference(path, *edit)))
+    wrong = len(plan.writes) + len(plan.modes) + len(plan.deletes) + len(plan.edited)
+    if wrong:
+        say(f"{count(wrong, 'file')} not fresh; run tangle.py, or stitch what was edited")
+    elif state != "missing" and plan.entries != known:
+        wrong = 1
+        say(f"{RECORD}: does not say what is on disk; run tangle.py and keep the record it writes")
+    else:
+        say(f"{count(plan.same, 'file')} fresh")
+    return 1 if wrong else 0
+
+
+def run_list(options) -> int:
+    book = open_book(options)
+    if book is None:
+        return 1
+    for target, name in book.targets.items():
+        say(target)
+        for block in dict.fromkeys(piece[1] for piece in expand_items(book, name)):
+            say(f"    {block.name or '(nameless)'}  {block}")
+    for blocks in book.variants.values():
+        say(next((block.file for block in blocks if block.file), "(no file)"))
+        for block in blocks:
+            say(f"    patch of {block.patch}  {block}")
+    return 0
+
+
+def watch(options, run) -> int:
+    """Run, and again whenever a chapter changes, or for stitch a generated file; faults are told and do not end it."""
+    import gc
+    from time import sleep
+
+    gc.enable()
+
+    def state():
+        found = {}
+        try:
+            paths = [path for path, _ in find_chapters(options.book)]
+        except FileNotFoundError:
+            paths = []
+        if run is run_stitch:
+            paths += [os.path.join(options.output, path) for path in load_record(options.output)[0]]
+        for path in paths:
+            try:
+                status = os.stat(path)
+                found[path] = status.st_mtime_ns, status.st_size
+            except OSError:
+                found[path] = None
+        return found
+
+    before = None
+    while True:
+        now = state()
+        if now != before:
+            run(options)
+            say(f"watching {', '.join(options.book)}; Ctrl-C ends")
+            sys.stdout.flush()
+            before = state() if run is run_stitch else now
+        sleep(0.3)
+
+
+def parse_arguments(arguments: list[str]):
+    import argparse
+    from functools import partial
+
+    verb = arguments[0] if arguments[:1] in (["where"], ["stitch"]) else ""
+    descriptions = {
+        "": __doc__.partition("\n")[0],
+        "where": "Print the chapter line behind a generated line, and the generated lines behind a chapter line.",
+        "stitch": "Carry edits of generated files back into the chapters they came from, then tangle.",
+    }
+    parser = argparse.ArgumentParser(
+        f"tangle.py {verb}".strip(),
+        description=descriptions[verb],
+        epilog=""
+        if verb
+        else f"examples:\n{__doc__.partition(chr(10) * 2)[2]}\nwhere and stitch have a --help of their own.",
+        formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=110),
+    )
+    add = parser.add_argument
+    if verb == "where":
+        add(
+            "places",
+            nargs="*",
+            metavar="PATH:LINE",
+            help="without one, a traceback or report is read from stdin",
+        )
+        add(
+            "-b",
+            "--book",
+            action="append",
+            help="folder of chapters, or a single file (default: book)",
+        )
+    else:
+        add(
+            "book",
+            nargs="*",
+            default=["book"],
+            metavar="BOOK",
+            help="folders of chapters, or single files (default: book)",
+        )
+        add("--watch", action="store_true", help="stay, and run again at every change")
+        add(
+            "--force",
+            action="store_true",
+            help="take edited files as they stand" if verb else "discard edits of generated files",
+        )
+    if not verb:
+        add(
+            "--check",
+            action="store_true",
+            help="write nothing; exit 1 when a file is not what the book makes",
+        )
+        add("--list", action="store_true", help="print the targets and the chunks they are made of")
+    add(
+        "-o",
+        "--output",
+        default=".",
+        metavar="ROOT",
+        help="where the generated files are (default: here)",
+    )
+    add(
+        "--bare", action="store_true", help="files without the header line that names their chapter"
+    )
+    add(
+        "--join",
+        action="store_true",
+        help="a name in several chapters is one chunk, as in Entangled",
+    )
+    options = parser.parse_args(arguments[1:] if verb else arguments)
+    options.book = options.book or ["book"]
+    options.run = {"": run_tangle, "where": run_where, "stitch": run_stitch}[verb]
+    if not verb and options.list:
+        options.run = run_list
+    if not verb and options.check and (options.watch or options.force):
+        parser.error("--check only looks; it goes with neither --watch nor --force")
+    return options
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; returns the exit status: 0 done, 1 faults or files that are not fresh, 2 wrong use."""
+    options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return (
+            watch(options, options.run)
+            if getattr(options, "watch", False)
+            else options.run(options)
+        )
+    except OSError as error:
+        complain(
+            f"tangle: {error.filename or options.output}: {error.strerror or error}; everything is as it was"
+        )
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+if __name__ == "__main__":
+    import gc
+
+    gc.disable()  # one short run whose objects all live to its end
+    sys.exit(main())
