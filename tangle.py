@@ -86,6 +86,7 @@ class Book:
         self.faults: list[Fault] = []
         self.warnings: list[Fault] = []
         self.items: dict[str, list[tuple]] = {}
+        self.guesses = 30
 
     def fault(self, block: Block, message: str, line: int | None = None) -> None:
         self.faults.append(Fault(block.chapter.path, line or block.line, message))
@@ -159,7 +160,7 @@ def scan(chapter: Chapter, book: Book) -> None:
         info = opener.lstrip(opener[0])
         fence = opener[: len(opener) - len(info)]
         position = at + len(fence)
-        if prefix and not OPENER_PREFIX.fullmatch(prefix) or "`" in info and fence[0] == "`":
+        if prefix and not re.fullmatch(OPENER_PREFIX, prefix) or "`" in info and fence[0] == "`":
             continue
         line += text.count("\n", counted, start)
         counted = start
@@ -227,12 +228,12 @@ def find_close(text: str, stop: int, prefix: str, fence: str) -> tuple[int, int]
 def opener_within(body: str, prefix: str, fence: str) -> int:
     """Where in `body` a tangled block opens with a fence as strong as the one around it; -1 if nowhere."""
     opener = re.compile(rf"^{re.escape(spaces_for(prefix))}{fence}+[^\n`]*$", re.MULTILINE)
-    return next((m.start() for m in opener.finditer(body) if MEANT_FOR_US.search(m[0])), -1)
+    return next((m.start() for m in opener.finditer(body) if re.search(MEANT_FOR_US, m[0])), -1)
 
 
 # ---- columns, quotes, containers
 
-OPENER_PREFIX = re.compile(r"(?:[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t])))*[ \t]*")
+OPENER_PREFIX = r"(?:[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t])))*[ \t]*"
 
 
 def quote_marks(depth: int) -> re.Pattern:
@@ -340,7 +341,7 @@ SIMPLE = re.compile(
     r"[ \t]*([\w+-]*)[ \t]*\{(?:\.([\w+-]+))?[ \t]*(?:#([\w\-.:/]+))?[ \t]*(?:file=([\w\-./]+))?\}[ \t]*",
     re.A,
 )
-MEANT_FOR_US = re.compile(r"\{[^{}]*?(?:#[^\s{}]|\b(?:file|patch)\s*=)")
+MEANT_FOR_US = r"\{[^{}]*?(?:#[^\s{}]|\b(?:file|patch)\s*=)"
 NOTHING: tuple = ("", [], None, {})
 ATTRIBUTE = r"""(?x)\s*(?:
     \#(?P<id>[^\s{}"']+)
@@ -363,7 +364,7 @@ def parse_opener(info: str) -> tuple:
             {"file": file} if file else {},
         )
     outer = re.match(r"\s*([^\s{}]*)\s*\{(.*)\}\s*\Z", info)
-    meant = MEANT_FOR_US.search(info)
+    meant = re.search(MEANT_FOR_US, info)
     if outer is None:
         if meant:
             raise ValueError(
@@ -622,9 +623,7 @@ def check_references(book: Book) -> None:
                 used.add(referred)
             else:
                 line = line_of(block, start)
-                book.fault(
-                    block, f"chunk {referred!r} is undefined{nearest(referred, chunks)}", line
-                )
+                book.fault(block, f"chunk {referred!r} is undefined{nearest(book, referred)}", line)
     for name in chunks.keys() - used:
         book.warn(chunks[name][0], f"chunk {name!r} is used nowhere, so its code is in no file")
     check_cycles(book)
@@ -637,15 +636,22 @@ def line_of(block: Block, start: int) -> int:
 
 def warn_almost(book: Book, block: Block, start: int, text: str) -> None:
     for match in re.finditer(r"(?<!\\)<<[ \t]*([^<>\n]{3,}?)[ \t]*>>", text):
-        if close := nearest(match[1], book.chunks):
+        if close := nearest(book, match[1]):
             line = line_of(block, start + match.start())
             book.warn(block, f"{match[0]} is text here, for there is no such chunk{close}", line)
 
 
-def nearest(name: str, names) -> str:
+def nearest(book: Book, name: str, names=None) -> str:
+    """`; did you mean …?` with the chunks (or `names`) most like this one, while the book has guesses left.
+
+    To look through thousands of names for each of thousands of faults would take minutes and help nobody.
+    """
+    book.guesses -= 1
+    if book.guesses < 0:
+        return ""
     from difflib import get_close_matches
 
-    close = get_close_matches(name, names, 3, 0.6)
+    close = get_close_matches(name, book.chunks if names is None else names, 3, 0.6)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
@@ -887,7 +893,7 @@ def patched(book: Book, blocks: list[Block]) -> dict[str, Block]:
         try:
             if chunk not in book.chunks:
                 raise ValueError(
-                    f"patch of chunk {chunk!r}, which is undefined{nearest(chunk, book.chunks)}"
+                    f"patch of chunk {chunk!r}, which is undefined{nearest(book, chunk)}"
                 )
             first = book.chunks[chunk][0]
             text = (
@@ -937,7 +943,7 @@ def check_variants(book: Book) -> None:
 
 def bad_reference(book: Book, chunk: str, name: str) -> str | None:
     if name not in book.chunks:
-        return f"which is undefined{nearest(name, book.chunks)}"
+        return f"which is undefined{nearest(book, name)}"
     seen, ahead = set(), [name]
     while ahead:
         now = ahead.pop()
@@ -1352,7 +1358,7 @@ def locate(book: Book, place: str, root: str = ".", *, bare: bool = False) -> li
     )
     if chapter is None:
         raise LookupError(
-            f"{path} is neither made by the book nor one of its chapters{nearest(path, book.targets)}"
+            f"{path} is neither made by the book nor one of its chapters{nearest(book, path, book.targets)}"
         )
     made = []
     for target in book.targets:
@@ -1379,9 +1385,7 @@ def target_of(book: Book, path: str, root: str) -> str | None:
 class Annotator:
     """Adds chapter lines to the lines of a traceback, a test report or a linter's output."""
 
-    FRAME = re.compile(
-        r"""File "([^"\n]+)", line (\d+)|((?:[A-Za-z]:)?[^\s:"'()\[\]]+\.\w+):(\d+)\b"""
-    )
+    FRAME = r"""File "([^"\n]+)", line (\d+)|((?:[A-Za-z]:)?[^\s:"'()\[\]]+\.\w+):(\d+)\b"""
 
     def __init__(self, book: Book, root: str = ".", *, bare: bool = False):
         self.book, self.root, self.bare = book, root, bare
@@ -1389,7 +1393,7 @@ class Annotator:
 
     def annotate(self, text: str) -> str:
         """`text`, one line, with `[chapter:line]` at its end when it names a line of a generated file."""
-        match = self.FRAME.search(text)
+        match = re.search(self.FRAME, text)
         origin = match and self.origin(match[1] or match[3], int(match[2] or match[4]))
         return (
             f"{text.rstrip(chr(10))}  [{origin}]{text[len(text.rstrip(chr(10))) :]}"
@@ -2035,7 +2039,7 @@ def run_list(options) -> int:
     return 0
 
 
-def watch(options, run) -> int:
+def watch(options) -> int:
     """Run, and again whenever a chapter changes, or for stitch a generated file; faults are told and do not end it."""
     import gc
     from time import sleep
@@ -2048,7 +2052,7 @@ def watch(options, run) -> int:
             paths = [path for path, _ in find_chapters(options.book)]
         except FileNotFoundError:
             paths = []
-        if run is run_stitch:
+        if options.run is run_stitch:
             paths += [os.path.join(options.output, path) for path in load_record(options.output)[0]]
         for path in paths:
             try:
@@ -2062,10 +2066,10 @@ def watch(options, run) -> int:
     while True:
         now = state()
         if now != before:
-            run(options)
+            options.run(options)
             say(f"watching {', '.join(options.book)}; Ctrl-C ends")
             sys.stdout.flush()
-            before = state() if run is run_stitch else now
+            before = state() if options.run is run_stitch else now
         sleep(0.3)
 
 
@@ -2151,15 +2155,15 @@ def main(arguments: list[str] | None = None) -> int:
     """The command; returns the exit status: 0 done, 1 faults or files that are not fresh, 2 wrong use."""
     options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
     try:
-        return (
-            watch(options, options.run)
-            if getattr(options, "watch", False)
-            else options.run(options)
-        )
+        status = watch(options) if getattr(options, "watch", False) else options.run(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # as in `tangle.py --list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except OSError as error:
-        complain(
-            f"tangle: {error.filename or options.output}: {error.strerror or error}; everything is as it was"
-        )
+        where = error.filename or options.output
+        complain(f"tangle: {where}: {error.strerror or error}; everything is as it was")
         return 1
     except KeyboardInterrupt:
         return 130
@@ -2168,5 +2172,5 @@ def main(arguments: list[str] | None = None) -> int:
 if __name__ == "__main__":
     import gc
 
-    gc.disable()  # one short run whose objects all live to its end
-    sys.exit(main())
+    gc.disable()  # one short run, whose objects all live to its end
+    os._exit(main())  # the system frees memory faster than the interpreter takes a book apart
