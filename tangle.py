@@ -625,7 +625,9 @@ def check_references(book: Book) -> None:
                 line = line_of(block, start)
                 book.fault(block, f"chunk {referred!r} is undefined{nearest(book, referred)}", line)
     for name in chunks.keys() - used:
-        book.warn(chunks[name][0], f"chunk {name!r} is used nowhere, so its code is in no file")
+        block = chunks[name][0]
+        if not block.classes:  # {.figure} and the like are run by somebody else
+            book.warn(block, f"chunk {name!r} is used nowhere, so its code is in no file")
     check_cycles(book)
 
 
