@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from weave.figures.panels import Picture
 from weave.figures.svg import LINE, Drawing, width_of
@@ -42,11 +43,11 @@ def graph(
     """
     made = {name: _box(name, text) for name, text in nodes.items()}
     pairs = []
-    for start, end, *label in edges:
+    for start, end, *rest in edges:
         for name in (start, end):
             if name not in made:
                 raise ValueError(f"graph: an edge names {name!r}, which is no node")
-        pairs.append((made[start], made[end], "".join(label)))
+        pairs.append((made[start], made[end], "".join(rest)))
     _rank(made, [(start, end) for start, end, _ in pairs])
     everyone = list(made.values())
     chains = [_chain(start, end, everyone) for start, end, _ in pairs]
@@ -62,8 +63,8 @@ def graph(
             else:
                 drawing.height = max(drawing.height, at)
     pale = set(faint)
-    for chain, (start, end, label) in zip(chains, pairs, strict=True):
-        colour = "rule" if {start.name, end.name} & pale else "faint"
+    for chain, (_, _, label) in zip(chains, pairs, strict=True):
+        colour = "rule" if {chain[0].name, chain[-1].name} & pale else "faint"
         _arrow(drawing, chain, across, label, colour)
     for name, node in made.items():
         x, y = (node.y, node.x) if across else (node.x, node.y)
@@ -119,7 +120,7 @@ def _chain(start: _Node, end: _Node, everyone: list[_Node]) -> list[_Node]:
         chain.append(_Node("", width=4, height=4, layer=layer))
         everyone.append(chain[-1])
     chain.append(end)
-    for one, other in zip(chain, chain[1:], strict=False):
+    for one, other in pairwise(chain):
         one.below.append(other)
         other.above.append(one)
     return chain
@@ -150,7 +151,7 @@ def _middle(neighbours: list[_Node], otherwise: float) -> float:
 
 def _crossings(layers: list[list[_Node]]) -> int:
     count = 0
-    for upper, lower in zip(layers, layers[1:], strict=False):
+    for upper, lower in pairwise(layers):
         place = {id(node): number for number, node in enumerate(lower)}
         ends = [[place[id(end)] for end in node.below] for node in upper]
         for number, mine in enumerate(ends):
@@ -204,7 +205,7 @@ def _arrow(drawing: Drawing, chain: list[_Node], across: bool, label: str, colou
             points.append((node.x, node.y + reach))
     turned = [(y, x) if across else (x, y) for x, y in points]
     data = "M{:.1f} {:.1f}".format(*turned[0])
-    for (x1, y1), (x2, y2) in zip(turned, turned[1:], strict=False):
+    for (x1, y1), (x2, y2) in pairwise(turned):
         if across:
             bend = (x2 - x1) / 2
             data += f"C{x1 + bend:.1f} {y1:.1f} {x2 - bend:.1f} {y2:.1f} {x2:.1f} {y2:.1f}"
