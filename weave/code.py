@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave-blocks.md
 """Blocks of code as HTML: captions, links from a reference to its chunk, variants as differences."""
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-from weave.index import REFERENCE, Index, Page, Place
+import tangle
+from weave.index import Index, Page, Place
 
 STAND_IN = "WEAVE{}EVAEW"  # a word that every lexer takes for one name
 STOOD_IN = re.compile(r"WEAVE(\d+)EVAEW")
@@ -41,10 +43,9 @@ def caption(index: Index, page: Page, block: Any) -> str:
     made = [block.file] if block.file else index.targets(block.name) if block.name else []
     if made:
         parts.append(", ".join(f'<span class="chunk-file">{escape(path)}</span>' for path in made))
-    siblings = index.book.chunks.get(block.name or block.file, [])
-    if len(siblings) > 1:
-        at = [(part.chapter, part.line) for part in siblings].index((block.chapter, block.line))
-        parts.append(f"part {at + 1} of {len(siblings)}")
+    siblings = index.book.chunks.get(block.name or index.book.targets.get(block.file, ""), [])
+    if len(siblings) > 1 and block in siblings:
+        parts.append(f"part {siblings.index(block) + 1} of {len(siblings)}")
     return " · ".join(parts)
 
 
@@ -58,8 +59,9 @@ def difference(index: Index, page: Page, block: Any) -> str:
     """A variant of a chunk: removed and added lines, told apart by sign and by colour."""
     patched = index.book.chunks.get(block.patch, [])
     language = patched[0].language if patched else ""
-    signs = [line[:1] or " " for line in block.body.splitlines()]
-    body = "\n".join(line[1:] for line in block.body.splitlines())
+    written = block.body.removesuffix("\n").split("\n")
+    signs = [line[:1] or " " for line in written]
+    body = "\n".join(line[1:] for line in written)
     lines = []
     for sign, line in zip(signs, _lines(index, page, block, body, language), strict=True):
         tag = {"-": "del", "+": "ins"}.get(sign, "span")
@@ -101,22 +103,24 @@ def _framed(language: str, inner: str) -> str:
 def _lines(index: Index, page: Page, block: Any, body: str, language: str) -> list[str]:
     """The code's lines as HTML."""
     links: list[str] = []
-
-    def hidden(found: re.Match[str]) -> str:
-        place = index.chunks.get(found[1])
-        if place is None:
-            return found[0]
-        href = index.href(page.path, place)
-        links.append(f'<a class="chunk-reference" href="{href}">{escape(found[0])}</a>')
-        return STAND_IN.format(len(links) - 1)
-
-    source = REFERENCE.sub(hidden, body).replace("\\<<", "<<")
+    source = ""
+    for item in tangle.split_references(body, index.book.chunks):
+        if not isinstance(item, tangle.Reference):
+            source += item.text
+            continue
+        link = escape(f"<<{item.name}>>")
+        if item.name in index.chunks:
+            href = index.href(page.path, index.chunks[item.name])
+            link = f'<a class="chunk-reference" href="{href}">{link}</a>'
+        source += (item.indent or "") + STAND_IN.format(len(links))
+        source += "" if item.indent is None else "\n"
+        links.append(link)
     try:
         lexer = get_lexer_by_name(LANGUAGES.get(language, language), stripnl=False, ensurenl=False)
     except ClassNotFound:
         lexer = get_lexer_by_name("text", stripnl=False, ensurenl=False)
     html: str = highlight(source, lexer, HtmlFormatter(nowrap=True))
-    wanted = len(body.splitlines())
+    wanted = body.removesuffix("\n").count("\n") + 1
     lines = html.split("\n")[:wanted]
     lines += [""] * (wanted - len(lines))
     return [

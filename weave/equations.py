@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave-blocks.md
 """TeX to MathML when the site is built, and the mathematics font cut down to what the pages use."""
 
 from __future__ import annotations
@@ -6,6 +7,7 @@ import io
 import re
 from functools import lru_cache
 from html import escape, unescape
+from importlib.util import find_spec
 
 from math_core import LatexError, LatexToMathML
 
@@ -53,7 +55,7 @@ def displayed(index: Index, page: Page, line: int, tex: str) -> str:
     anchor, number = "eq-" + escape(labels[0]), page.equations[labels[0]]
     return (
         f'<div class="equation" id="{anchor}" tabindex="0">{html}'
-        f'<a class="equation-number" href="#{anchor}">({number})</a></div>'
+        f'<a class="equation-number" data-search-exclude href="#{anchor}">({number})</a></div>'
     )
 
 
@@ -64,11 +66,13 @@ def _bad(index: Index, page: Page, line: int, tex: str, error: TeXError) -> str:
 
 def font() -> bytes:
     """STIX Two Math as woff2 with no more than the characters used, and their larger and stretched forms."""
-    import ziamath
     from fontTools import subset
     from fontTools.ttLib import TTFont
 
-    source = ziamath.__path__[0] + "/fonts/STIXTwoMath-Regular.ttf"
+    package = find_spec("ziamath")
+    if package is None or not package.submodule_search_locations:
+        raise ModuleNotFoundError("the font of the equations comes with the package ziamath")
+    source = package.submodule_search_locations[0] + "/fonts/STIXTwoMath-Regular.ttf"
     options = subset.Options(flavor="woff2", layout_features=["*"], notdef_outline=True)
     options.drop_tables += ["DSIG"]
     stix = TTFont(source, recalcTimestamp=False)

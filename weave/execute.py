@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave.md
 """Runs the figures of a chapter in a process of their own: always against the package as it is now.
 
 `python -m weave.execute` reads a JSON list of [path, line, code] and prints a JSON list, for each the
@@ -20,7 +21,12 @@ Result = str | dict[str, Any]
 
 def figures(blocks: Sequence[tuple[str, int, str]]) -> list[Result]:
     """The result of each block, given its chapter, the line before its first, and its code."""
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
+    environment = {
+        **os.environ,
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+    }
     done = subprocess.run(
         [sys.executable, "-W", "error", "-m", "weave.execute"],
         input=json.dumps(blocks),

@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave.md
 """The Python-Markdown extension that weaves: it knows the chapter by its text and its blocks by their lines.
 
 It works before Markdown does, on the lines: each block of the book and each formula becomes finished
@@ -7,6 +8,7 @@ the line at which it stands.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from html import escape
 from typing import Any
@@ -15,21 +17,8 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.preprocessors import Preprocessor
 
-from weave import code, equations, execute, facts
-from weave.index import Index, Page, current
-
-# What may hold a dollar sign or the name of an equation, in the order in which it is looked for.
-PROSE = re.compile(
-    r"""
-    (?P<comment> <!--.*?--> )
-  | (?<!`)(?P<ticks> `+ )(?!`) (?:(?!\n[ \t]*\n).)+? (?<!`)(?P=ticks)(?!`)
-  | \\(?P<escaped> [\\`$] )
-  | (?P<margin> ^[ \t>]* )? \$\$ (?P<display> .+? ) \$\$
-  | \$(?=\S) (?P<inline> (?:(?!\n[ \t]*\n)[^$])+? ) (?<![\s\\])\$(?!\d)
-  | \[eq\.\s+(?P<label> [\w-]+ )\] \( (?P<file> [^)\s\#]* ) \#eq-(?P<name> [\w-]+ ) \)
-    """,
-    re.DOTALL | re.VERBOSE | re.MULTILINE,
-)
+from weave import code, equations, execute, facts, prose
+from weave.index import Index, current
 
 
 class WeaveExtension(Extension):
@@ -54,7 +43,7 @@ class Weaver(Preprocessor):
     def run(self, lines: list[str]) -> list[str]:
         """The page's lines, woven; a page that is no chapter of the book is left as it is."""
         self.index: Index = current(self.folder)
-        page = _page(self.index, lines)
+        page = self.index.page("\n".join(lines))
         if page is None:
             return lines
         self.page = page
@@ -80,19 +69,20 @@ class Weaver(Preprocessor):
     def _block(self, block: Any) -> str | None:
         """The HTML of a block; None where it is Markdown's to render."""
         index, page = self.index, self.page
-        if "figure" in block.classes:
+        kinds = {block.language, *block.classes}  # of ``` {.pitfalls} the class is the language
+        if "figure" in kinds:
             return self._figure(block)
         if block.patch:
             return code.difference(index, page, block)
-        if "chapter" in block.classes:
+        if "chapter" in kinds:
             return facts.overview(index, page, block)
-        if "pitfall" in block.classes:
+        if "pitfall" in kinds:
             return facts.pitfall(index, page, block)
-        if "pitfalls" in block.classes:
+        if "pitfalls" in kinds:
             return facts.pitfalls(index, page, block)
-        if "map" in block.classes:
+        if "map" in kinds:
             return facts.chapter_map(index, page)
-        if "values" in block.classes:
+        if "values" in kinds:
             return code.collapsed(index, page, block, "The numbers of this section, computed")
         if block.name or block.file:
             return code.captioned(index, page, block)
@@ -132,39 +122,33 @@ class Weaver(Preprocessor):
         )
 
     def _prose(self, lines: list[str], first: int) -> list[str]:
-        """Lines between two blocks: formulas and references to equations; `first` is the first one's number."""
-        source = "\n".join(lines)
-        if "$" not in source and "#eq-" not in source:
-            return lines
+        """Lines between two blocks, `first` the number of the first, with formulas and references done."""
+        return prose.replaced(lines, first, self._woven)
 
-        def woven(found: re.Match[str]) -> str:
-            line = first + source.count(
-                "\n", 0, found.end("margin") if found["margin"] else found.start()
-            )
-            if found["escaped"] == "$":
-                return "&#36;"
-            if found["display"] is not None:
-                margin = found["margin"] or ""
-                tex = re.sub(r"\n[ \t>]*", "\n", found["display"])
-                html = equations.displayed(self.index, self.page, line, tex)
-                return f"{margin.rstrip()}\n{margin}{self._stashed(html)}\n{margin.rstrip()}"
-            if found["inline"] is not None:
-                html = equations.inline(self.index, self.page, line, found["inline"])
-                return self._stashed(html)
-            if found["label"] is not None:
-                return self._reference(found, line)
-            return found[0]
+    def _woven(self, line: int, match: re.Match[str]) -> str | None:
+        """What stands in the place of a match of `prose.PROSE`; None for what stays."""
+        index, page = self.index, self.page
+        if match["escaped"] == "$":
+            return "&#36;"
+        if match["display"] is not None:
+            margin = match["margin"] or ""
+            tex = re.sub(r"\n[ \t>]*", "\n", match["display"])
+            html = self._stashed(equations.displayed(index, page, line, tex))
+            return f"{margin.rstrip()}\n{margin}{html}\n{margin.rstrip()}"
+        if match["inline"] is not None:
+            return self._stashed(equations.inline(index, page, line, match["inline"]))
+        if match["label"] is not None:
+            return self._reference(match, line)
+        return None
 
-        return PROSE.sub(woven, source).split("\n")
-
-    def _reference(self, found: re.Match[str], line: int) -> str:
+    def _reference(self, found: re.Match[str], line: int) -> str | None:
         """A reference to an equation, with its number for its label."""
         page = self.page
         if found["file"]:
             folder = page.path.rpartition("/")[0]
-            other = _joined(folder, found["file"])
+            other = posixpath.normpath(posixpath.join(folder, found["file"]))
             if other not in self.index.pages:
-                return found[0]  # a dead link: MkDocs says so
+                return None  # a dead link: MkDocs says so
             page = self.index.pages[other]
         number = page.equations.get(found["name"])
         if number is None:
@@ -173,26 +157,6 @@ class Weaver(Preprocessor):
             )
             return f"eq. {found['label']}"
         return f"[eq. ({number})]({found['file']}#eq-{found['name']})"
-
-
-def _joined(folder: str, path: str) -> str:
-    parts: list[str] = folder.split("/") if folder else []
-    for part in path.split("/"):
-        if part == "..":
-            parts = parts[:-1]
-        elif part != ".":
-            parts.append(part)
-    return "/".join(parts)
-
-
-def _page(index: Index, lines: list[str]) -> Page | None:
-    """The chapter whose text these lines are."""
-    mine = _plain("\n".join(lines))
-    return next((page for page in index.pages.values() if _plain(page.text) == mine), None)
-
-
-def _plain(text: str) -> str:
-    return "".join(text.split())
 
 
 def makeExtension(**configuration: Any) -> WeaveExtension:  # noqa: N802, the name Markdown looks for

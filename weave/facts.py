@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave-blocks.md
 """What is made of the chapters' header facts: overview, pitfalls, the map of chapters."""
 
 from __future__ import annotations
@@ -143,6 +144,8 @@ def chapter_map(index: Index, page: Page) -> str:
         needs[chapter] = {other for other in order if chapter in index.used_by(other)}
     nodes = {c: f"{c}\n{index.facts[c].get('title', '')}".strip() for c in order}
     nodes.update({chapter: f"{chapter}\nplanned" for chapter in planned})
+    if not nodes:
+        return ""
     links = {c: index.href(page.path, Place(index.page_of[c].path, "")) for c in order}
     edges = [
         (need, c)

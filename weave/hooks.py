@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave.md
 """MkDocs events, kept thin: what renders stands in the extension."""
 
 from __future__ import annotations
@@ -6,9 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from weave import equations
-from weave.index import current
+from weave.index import current, forget
 
 FONT = "assets/stix-two-math.woff2"
+
+
+def on_pre_build(config: Any) -> None:
+    """Each build reads the book anew."""
+    forget()
 
 
 def on_nav(nav: Any, config: Any, files: Any) -> Any:
@@ -22,7 +28,7 @@ def on_nav(nav: Any, config: Any, files: Any) -> Any:
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
     """Tells MkDocs' check of links about the ids of blocks, figures and equations."""
-    woven = current("book").pages.get(page.file.src_uri)
+    woven = current(config["docs_dir"]).pages.get(page.file.src_uri)
     if woven is not None and page.present_anchor_ids is not None:
         page.present_anchor_ids |= set(woven.anchors.values()) | set(woven.figures)
         page.present_anchor_ids |= {"eq-" + label for label in woven.equations}

@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave.md
 """What the pages say about each other: chapters, chunks, tests, equations and where they stand.
 
 Read from the book by the tangler's own parser; kept until a chapter changes.
@@ -10,17 +11,16 @@ import os
 import posixpath
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import tangle
+from weave import prose
 
 log = logging.getLogger("mkdocs.weave")  # below MkDocs' own, so that --strict counts the warnings
 
-REFERENCE = re.compile(r"(?<!\\)<<([^<>\s]+)>>")
 LABEL = re.compile(r"\\label\{eq:([^{}]+)\}")
 TEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 FACTS = {"chapter", "pitfall"}
@@ -59,15 +59,20 @@ class Index:
         self.chunks: dict[str, Place] = {}  # name -> its first block
         self.files: dict[str, Place] = {}  # target -> the first block that makes it
         self.tests: dict[str, list[Place]] = {}
+        self._by_text: dict[str, Page] = {}
         self._makes: dict[str, list[str]] | None = None
         for chapter in self.book.chapters:
             self._read(chapter)
         for fault in self.book.faults:
-            self.fault(_below(str(fault.path), folder), fault.line, fault.message)
+            log.warning("%s:%d: %s", *fault)
 
     def fault(self, page: str, line: int, message: str) -> None:
         """Say what is wrong and where; under `--strict` the build then fails, after all pages."""
-        log.warning("%s:%d: %s", posixpath.join(self.folder, page), line, message)
+        log.warning("%s:%d: %s", os.path.join(self.folder, page), line, message)
+
+    def page(self, text: str) -> Page | None:
+        """The chapter that has this text, give or take white space; None for one that is not of the book."""
+        return self._by_text.get(_plain(text))
 
     def href(self, page: str, place: Place) -> str:
         """The address of a place, as a link on `page` has it."""
@@ -82,7 +87,7 @@ class Index:
         if self._makes is None:
             self._makes = {}
             for target, root in self.book.targets.items():
-                for reached in _reached(root, self.book.chunks):
+                for reached in self._reached(root):
                     self._makes.setdefault(reached, []).append(target)
         return self._makes.get(name, [])
 
@@ -101,20 +106,22 @@ class Index:
 
     def body(self, block: Any) -> str:
         """A block's code with the chunks that it refers to in their places."""
-        lines: list[str] = []
-        for line in block.body.splitlines():
-            found = REFERENCE.fullmatch(line.strip())
-            if found and found[1] in self.book.chunks:
-                indent = line[: len(line) - len(line.lstrip())]
-                for part in self.book.chunks[found[1]]:
-                    lines += (indent + text for text in self.body(part).splitlines())
-            else:
-                lines.append(line)
-        return "\n".join(lines) + "\n"
+        pieces = tangle.expand_pieces(self.book, "", {"": [block]})
+        return "".join(piece.text for piece in pieces)
+
+    def _reached(self, root: str) -> list[str]:
+        """A chunk and all that it refers to, directly or not."""
+        found = [root]
+        for name in found:
+            for block in self.book.chunks.get(name, ()):
+                for item in tangle.items(block, self.book.chunks):
+                    if isinstance(item, tangle.Reference) and item.name not in found:
+                        found.append(item.name)
+        return found
 
     def _read(self, chapter: Any) -> None:
-        page = Page(_below(str(chapter.path), self.folder), chapter.text, list(chapter.blocks))
-        self.pages[page.path] = page
+        page = Page(chapter.name, chapter.text, chapter.blocks)
+        self.pages[page.path] = self._by_text[_plain(page.text)] = page
         seen: dict[str, int] = {}
         for block in page.blocks:
             anchor = _anchor(block)
@@ -133,10 +140,9 @@ class Index:
                 page.figures[block.name] = len(page.figures) + 1
             if FACTS & set(block.classes):
                 self._gather(page, block)
-        in_blocks = {n for block in page.blocks for n in range(block.line, block.end_line + 1)}
-        for number, line in enumerate(page.text.splitlines(), 1):
-            if number not in in_blocks:
-                for label in LABEL.findall(line):
+        for first, lines in between(page.text.split("\n"), page.blocks):
+            for _, match in prose.found(lines, first):
+                for label in LABEL.findall(match["display"] or ""):
                     page.equations.setdefault(label, len(page.equations) + 1)
 
     def _gather(self, page: Page, block: Any) -> None:
@@ -157,24 +163,39 @@ class Index:
                 facts["mutants"] = mutants
 
 
+def between(lines: list[str], blocks: list[Any]) -> Iterator[tuple[int, list[str]]]:
+    """The runs of lines outside the blocks, each with the number of its first line; lines count from 1."""
+    at = 0
+    for block in blocks:
+        yield at + 1, lines[at : block.line - 1]
+        at = block.end_line
+    yield at + 1, lines[at:]
+
+
 _kept: dict[str, tuple[object, Index]] = {}
 
 
 def current(folder: str = "book") -> Index:
     """The index of the book as it is on the disk now."""
-    stamp = [(str(p), s.st_mtime_ns, s.st_size) for p, s in _chapters(folder)]
+    folder = os.path.relpath(folder)
+    stamp = [(path, status.st_mtime_ns, status.st_size) for path, status in _chapters(folder)]
     if folder not in _kept or _kept[folder][0] != stamp:
         _kept[folder] = stamp, Index(folder)
     return _kept[folder][1]
 
 
-def _chapters(folder: str) -> Iterator[tuple[Path, os.stat_result]]:
-    for path in sorted(Path(folder).rglob("*.md")):
-        yield path, path.stat()
+def _chapters(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    for path, _ in tangle.find_chapters([folder]):
+        yield path, os.stat(path)
 
 
-def _below(path: str, folder: str) -> str:
-    return posixpath.relpath(path.replace(os.sep, "/"), folder.replace(os.sep, "/"))
+def forget() -> None:
+    """The next `current` reads the book anew, and reports its faults again."""
+    _kept.clear()
+
+
+def _plain(text: str) -> str:
+    return "".join(text.split())
 
 
 def _anchor(block: Any) -> str:
@@ -186,14 +207,3 @@ def _anchor(block: Any) -> str:
     if block.name:
         return f"chunk-{block.name}"
     return f"file-{block.file}" if block.file else ""
-
-
-def _reached(root: str, chunks: Mapping[str, list[Any]]) -> list[str]:
-    """A chunk and all that it refers to, directly or not."""
-    found = [root]
-    for name in found:
-        for block in chunks.get(name, ()):
-            for other in REFERENCE.findall(block.body):
-                if other in chunks and other not in found:
-                    found.append(other)
-    return found

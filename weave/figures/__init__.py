@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave-figures.md
 """Pictures of values, as SVG text that follows the light and the dark theme.
 
 Every helper takes plain lists, numpy arrays or Tensors and returns a `Picture`, a `str` that is one

@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave-figures.md
 """Pictures made of cells: matrices of numbers, masks, and layouts of labelled elements."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave-figures.md
 """Graphs without cycles: nodes in layers, arrows between them."""
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ def graph(
     entry is the arrow's label. Arrows point right, or down with `across=False`. `links` gives the nodes
     that are links their address; nodes in `faint` are drawn pale with a dashed border.
     """
+    if not nodes:
+        raise ValueError("graph: there are no nodes")
     made = {name: _box(name, text) for name, text in nodes.items()}
     pairs = []
     for start, end, *rest in edges:

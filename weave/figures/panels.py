@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave-figures.md
 """Finished pictures, and several of them in one."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave-figures.md
 """Curves and bars."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# Tangled from book/workshop/weave-figures.md
 """The one place that writes SVG: elements, colours that follow the page's theme, widths of text."""
 
 from __future__ import annotations
