@@ -12,8 +12,7 @@ from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_by_name
 from pygments.util import ClassNotFound
 
-import tangle
-from weave.index import Index, Page, Place
+from weave.index import REFERENCE, Index, Page, Place
 
 STAND_IN = "WEAVE{}EVAEW"  # a word that every lexer takes for one name
 STOOD_IN = re.compile(r"WEAVE(\d+)EVAEW")
@@ -103,18 +102,17 @@ def _framed(language: str, inner: str) -> str:
 def _lines(index: Index, page: Page, block: Any, body: str, language: str) -> list[str]:
     """The code's lines as HTML."""
     links: list[str] = []
-    source = ""
-    for item in tangle.split_references(body, index.book.chunks):
-        if not isinstance(item, tangle.Reference):
-            source += item.text
-            continue
-        link = escape(f"<<{item.name}>>")
-        if item.name in index.chunks:
-            href = index.href(page.path, index.chunks[item.name])
-            link = f'<a class="chunk-reference" href="{href}">{link}</a>'
-        source += (item.indent or "") + STAND_IN.format(len(links))
-        source += "" if item.indent is None else "\n"
-        links.append(link)
+
+    def hidden(found: re.Match[str]) -> str:
+        if found[1]:
+            return found[0][1:]
+        if found[2] not in index.chunks:
+            return found[0]
+        href = index.href(page.path, index.chunks[found[2]])
+        links.append(f'<a class="chunk-reference" href="{href}">{escape(found[0])}</a>')
+        return STAND_IN.format(len(links) - 1)
+
+    source = REFERENCE.sub(hidden, body)
     try:
         lexer = get_lexer_by_name(LANGUAGES.get(language, language), stripnl=False, ensurenl=False)
     except ClassNotFound:

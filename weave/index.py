@@ -21,6 +21,7 @@ from weave import prose
 
 log = logging.getLogger("mkdocs.weave")  # below MkDocs' own, so that --strict counts the warnings
 
+REFERENCE = re.compile(r"(\\?)" + tangle.REFERENCE.pattern)  # a backslash makes it text
 LABEL = re.compile(r"\\label\{eq:([^{}]+)\}")
 TEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 FACTS = {"chapter", "pitfall"}
@@ -106,17 +107,27 @@ class Index:
 
     def body(self, block: Any) -> str:
         """A block's code with the chunks that it refers to in their places."""
-        pieces = tangle.expand_pieces(self.book, "", {"": [block]})
-        return "".join(piece.text for piece in pieces)
+        if self.book.faults:  # a cycle among them would have no end
+            return str(block.body)
+        lines: list[str] = []
+        for line in block.body.splitlines(keepends=True):
+            found = REFERENCE.fullmatch(line.strip())
+            if found and not found[1] and found[2] in self.book.chunks:
+                indent = line[: len(line) - len(line.lstrip())]
+                for part in self.book.chunks[found[2]]:
+                    lines += (indent + text for text in self.body(part).splitlines(keepends=True))
+            else:
+                lines.append(line)
+        return "".join(lines)
 
     def _reached(self, root: str) -> list[str]:
         """A chunk and all that it refers to, directly or not."""
         found = [root]
         for name in found:
             for block in self.book.chunks.get(name, ()):
-                for item in tangle.items(block, self.book.chunks):
-                    if isinstance(item, tangle.Reference) and item.name not in found:
-                        found.append(item.name)
+                for escaped, other in REFERENCE.findall(block.body):
+                    if not escaped and other in self.book.chunks and other not in found:
+                        found.append(other)
         return found
 
     def _read(self, chapter: Any) -> None:
