@@ -28,7 +28,7 @@ class WeaveExtension(Extension):
         self.config = {"book": ["book", "the folder of the chapters"]}
         super().__init__(**configuration)
 
-    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802, Markdown calls it so
+    def extendMarkdown(self, md: Markdown) -> None:
         """Registers the weaver after the lines are normalised (30) and before fences are read (25)."""
         md.preprocessors.register(Weaver(md, self.getConfig("book")), "weave", 27)
 
@@ -113,7 +113,12 @@ class Weaver(Preprocessor):
         label = (
             f'<title id="{name}-t">Figure {number}</title><desc id="{name}-d">{escape(alt)}</desc>'
         )
-        caption = facts.text(self.index, self.page, block.line, block.attributes.get("caption", ""))
+        written = block.attributes.get("caption", "")
+        if re.match(r"figure \d", written, re.IGNORECASE):
+            self.index.fault(
+                self.page.path, block.line, "figures are numbered here: caption without"
+            )
+        caption = facts.text(self.index, self.page, block.line, written)
         behind = code.collapsed(self.index, self.page, block, "How this figure is drawn")
         return (
             f'<figure id="{name}"><div class="figure-frame" tabindex="0" data-search-exclude>'
@@ -142,7 +147,7 @@ class Weaver(Preprocessor):
         return None
 
     def _reference(self, found: re.Match[str], line: int) -> str | None:
-        """A reference to an equation, with its number for its label."""
+        """A reference to an equation or a figure, with its number for its label."""
         page = self.page
         if found["file"]:
             folder = page.path.rpartition("/")[0]
@@ -150,15 +155,21 @@ class Weaver(Preprocessor):
             if other not in self.index.pages:
                 return None  # a dead link: MkDocs says so
             page = self.index.pages[other]
-        number = page.equations.get(found["name"])
-        if number is None:
-            self.index.fault(
-                self.page.path, line, f"no equation is labelled eq:{found['name']} in {page.path}"
+        name = found["name"]
+        if found["kind"] == "eq":
+            number, shown, wanted = page.equations.get(name), "eq. ({})", f"equation eq:{name}"
+        else:
+            number, shown, wanted = (
+                page.figures.get(f"fig-{name}"),
+                "figure {}",
+                f"figure fig-{name}",
             )
-            return f"eq. {found['label']}"
-        return f"[eq. ({number})]({found['file']}#eq-{found['name']})"
+        if number is None:
+            self.index.fault(self.page.path, line, f"there is no {wanted} in {page.path}")
+            return f"{found['kind']}. {found['label']}"
+        return f"[{shown.format(number)}]({found['file']}#{found['kind']}-{name})"
 
 
-def makeExtension(**configuration: Any) -> WeaveExtension:  # noqa: N802, the name Markdown looks for
+def makeExtension(**configuration: Any) -> WeaveExtension:
     """The extension."""
     return WeaveExtension(**configuration)

@@ -1,12 +1,12 @@
 # Tangled from book/workshop/weave.md
-"""The text between two blocks: where formulas and references to equations stand in it."""
+"""The text between two blocks: where formulas and references to equations and figures stand in it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
 
-# What may hold a dollar sign or the name of an equation, in the order in which it is looked for:
+# What may hold a dollar sign or refer to an equation or a figure, in the order in which it is looked for:
 # a comment and a span of code hold none of these; neither formula goes past an empty line.
 PROSE = re.compile(
     r"""
@@ -15,7 +15,8 @@ PROSE = re.compile(
   | \\ (?P<escaped> [\\`$] )
   | (?P<margin> ^[ \t>]* )? \$\$ (?P<display> (?: (?!\n[ \t]*\n). )+? ) \$\$
   | \$ (?P<inline> (?=\S) (?: (?!\n[ \t]*\n)[^$] )+? (?<![\s\\]) ) \$ (?!\d)
-  | \[eq\.\s+(?P<label> [\w-]+ )\] \( (?P<file> [^)\s\#]* ) \#eq-(?P<name> [\w-]+ ) \)
+  | \[(?P<kind> eq|fig )\.\s+(?P<label> [\w-]+ )\]
+    \( (?P<file> [^)\s\#]* ) \#(?P=kind)-(?P<name> [\w-]+ ) \)
     """,
     re.DOTALL | re.VERBOSE | re.MULTILINE,
 )

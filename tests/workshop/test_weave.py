@@ -289,7 +289,8 @@ def test_formulas_in_tables_may_hold_bars(weave):
         ("\n\nsee $\\nonsense$\n", 3, "bad TeX"),
         ("\n$$\n\\frac{1\n\\label{eq:a}\n$$\n", 2, "bad TeX"),
         ("\n$$ x $$\n", 2, "a displayed equation has one"),
-        ("a\n[eq. gone](#eq-gone)\n", 2, "no equation is labelled eq:gone"),
+        ("a\n[eq. gone](#eq-gone)\n", 2, "there is no equation eq:gone"),
+        ("a\n\n[fig. gone](#fig-gone)\n", 3, "there is no figure fig-gone"),
         ("\n```python {#a file=a.py}\nx = 1\ny = 2  # eq. gone\n```\n", 4, "no equation of this"),
     ],
 )
@@ -301,6 +302,8 @@ def test_faults_of_equations_name_their_line(weave, text, line, message):
 
 FIGURE = """\
 # A
+
+See [fig. one](#fig-one).
 
 ~~~python {{.figure #fig-one alt="One & two" caption="Weights $w_h$ of `attend`"}}
 from weave.figures import heat_map
@@ -316,16 +319,17 @@ def test_figures_are_run_and_described(weave):
     assert 'role="img" aria-labelledby="fig-one-t fig-one-d"' in html
     assert '<desc id="fig-one-d">One &amp; two</desc>' in html
     assert "<b>Figure 1.</b> Weights <math" in html
+    assert '<a href="#fig-one">figure 1</a>' in html
     assert "<details" in html
 
 
 @pytest.mark.parametrize(
     ("code", "line", "message"),
     [
-        ("x = 1\nfigure = heat_map(1 / 0)", 6, "ZeroDivisionError"),
-        ("figure = heat_map([[1", 5, "SyntaxError"),
-        ("figure = 3", 3, "TypeError: the block must assign"),
-        ("import warnings\nwarnings.warn('old')", 6, "UserWarning: old"),
+        ("x = 1\nfigure = heat_map(1 / 0)", 8, "ZeroDivisionError"),
+        ("figure = heat_map([[1", 7, "SyntaxError"),
+        ("figure = 3", 5, "TypeError: the block must assign"),
+        ("import warnings\nwarnings.warn('old')", 8, "UserWarning: old"),
     ],
 )
 def test_a_figure_that_fails_is_a_fault_at_its_line(weave, code, line, message):
@@ -342,7 +346,7 @@ def test_pictures_are_well_formed_and_the_same_each_time():
         yield below(cells, layout)
         yield line_plot([1, 10, 100], {"a": [1, 2, 3], "b": [3.0, 2.0, 1.0]}, x_log=True)
         yield bar_chart({"x": 0.5, "y": 1.13}, mark=1.0)
-        yield graph({"a": "A", "b": "B", "c": "C"}, [("a", "b"), ("b", "c", "d"), ("a", "c")])
+        yield graph({"": "A", "b": "B", "c": "C"}, [("", "b"), ("b", "c", "d"), ("", "c")])
 
     for first, second in zip(drawn(), drawn(), strict=True):
         assert first == second

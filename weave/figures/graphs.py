@@ -16,7 +16,7 @@ LAYERS = 46.0  # between two layers
 
 @dataclass(eq=False)
 class _Node:
-    name: str  # "" for the corner of a long edge
+    name: str
     text: str = ""
     width: float = 0.0
     height: float = 0.0
@@ -25,6 +25,7 @@ class _Node:
     layer: int = 0
     x: float = 0.0  # of the middle, across the layers
     y: float = 0.0
+    corner: bool = False  # of a long edge, not a node to be seen
 
 
 def graph(
@@ -120,7 +121,7 @@ def _chain(start: _Node, end: _Node, everyone: list[_Node]) -> list[_Node]:
     """The edge as a row of neighbours, with a corner in every layer that it passes."""
     chain = [start]
     for layer in range(start.layer + 1, end.layer):
-        chain.append(_Node("", width=4, height=4, layer=layer))
+        chain.append(_Node("", width=4, height=4, layer=layer, corner=True))
         everyone.append(chain[-1])
     chain.append(end)
     for one, other in pairwise(chain):
@@ -170,7 +171,9 @@ def _place(layers: list[list[_Node]], across: bool, labels: list[str]) -> None:
         return node.height if across else node.width
 
     def apart(one: _Node, other: _Node) -> float:
-        return (size(one) + size(other)) / 2 + (BETWEEN if one.name and other.name else BETWEEN / 2)
+        return (size(one) + size(other)) / 2 + (
+            BETWEEN / 2 if one.corner or other.corner else BETWEEN
+        )
 
     for layer in layers:
         at = 0.0
@@ -203,8 +206,8 @@ def _arrow(drawing: Drawing, chain: list[_Node], across: bool, label: str, colou
     for number, node in enumerate(chain):
         reach = (node.width if across else node.height) / 2
         if number:
-            points.append((node.x, node.y - (reach if node.name else 0)))
-        if number < len(chain) - 1 and node.name:
+            points.append((node.x, node.y - (0 if node.corner else reach)))
+        if number < len(chain) - 1 and not node.corner:
             points.append((node.x, node.y + reach))
     turned = [(y, x) if across else (x, y) for x, y in points]
     data = "M{:.1f} {:.1f}".format(*turned[0])
