@@ -116,7 +116,7 @@ class Weaver(Preprocessor):
         written = block.attributes.get("caption", "")
         if re.match(r"figure \d", written, re.IGNORECASE):
             self.index.fault(
-                self.page.path, block.line, "figures are numbered here: caption without"
+                self.page.path, block.line, "the weaver numbers figures: leave the number out"
             )
         caption = facts.text(self.index, self.page, block.line, written)
         behind = code.collapsed(self.index, self.page, block, "How this figure is drawn")
