@@ -1,0 +1,100 @@
+# Tangled from book/workshop/weave-blocks.md
+"""TeX to MathML when the site is built, and the mathematics font cut down to what the pages use."""
+
+from __future__ import annotations
+
+import io
+import re
+from functools import lru_cache
+from html import escape, unescape
+from importlib.util import find_spec
+
+from math_core import LatexError, LatexToMathML
+
+from weave.index import LABEL, Index, Page
+
+used: set[str] = set()  # the characters of all equations so far
+_converter = LatexToMathML(fancy_error=False)
+
+
+class TeXError(ValueError):
+    """TeX that does not convert."""
+
+
+@lru_cache(maxsize=4096)
+def mathml(tex: str, display: bool = False) -> str:
+    """A formula as a `<math>` element; raises TeXError."""
+    try:
+        html = _converter.convert_with_local_state(tex, displaystyle=display)
+    except LatexError as error:
+        raise TeXError(" ".join(str(error).split())) from error
+    used.update(unescape(re.sub(r"<[^>]*>", "", html)))
+    return str(html).replace("<math", "<math data-search-exclude", 1)
+
+
+def inline(index: Index, page: Page, line: int, tex: str) -> str:
+    """A formula inside a line of text."""
+    try:
+        return mathml(tex)
+    except TeXError as error:
+        return _bad(index, page, line, tex, error)
+
+
+def displayed(index: Index, page: Page, line: int, tex: str) -> str:
+    """A formula on a line of its own, with its number; what is wrong is reported at `line`."""
+    labels = LABEL.findall(tex)
+    try:
+        html = mathml(LABEL.sub("", tex).strip(), display=True)
+    except TeXError as error:
+        return _bad(index, page, line, tex, error)
+    if len(labels) != 1:
+        index.fault(
+            page.path, line, f"a displayed equation has one \\label{{eq:...}}, not {len(labels)}"
+        )
+        return f'<div class="equation">{html}</div>'
+    anchor, number = "eq-" + escape(labels[0]), page.equations[labels[0]]
+    return (
+        f'<div class="equation" id="{anchor}" tabindex="0">{html}'
+        f'<a class="equation-number" data-search-exclude href="#{anchor}">({number})</a></div>'
+    )
+
+
+def _bad(index: Index, page: Page, line: int, tex: str, error: TeXError) -> str:
+    index.fault(page.path, line, f"bad TeX: {error}: {tex.strip()}")
+    return f'<code class="bad">{escape(tex)}</code>'
+
+
+def font() -> bytes:
+    """STIX Two Math as woff2 with no more than the characters used, and their larger and stretched forms."""
+    from fontTools import subset
+    from fontTools.ttLib import TTFont
+
+    package = find_spec("ziamath")
+    if package is None or not package.submodule_search_locations:
+        raise ModuleNotFoundError("the font of the equations comes with the package ziamath")
+    source = package.submodule_search_locations[0] + "/fonts/STIXTwoMath-Regular.ttf"
+    options = subset.Options(flavor="woff2", layout_features=["*"], notdef_outline=True)
+    options.drop_tables += ["DSIG"]
+    stix = TTFont(source, recalcTimestamp=False)
+    cutter = subset.Subsetter(options)
+    letters = {letter for one in used for letter in one + _italic(one)}
+    cutter.populate(text="".join(letters) + " √")  # a root's sign stands in no element's text
+    cutter.subset(stix)
+    stix.flavor = "woff2"
+    written = io.BytesIO()
+    stix.save(written)
+    return written.getvalue()
+
+
+def _italic(letter: str) -> str:
+    """The mathematical italic that a browser shows for a single letter in `<mi>`."""
+    code = ord(letter)
+    if letter == "h":
+        return "\N{PLANCK CONSTANT}"
+    if "A" <= letter <= "Z":
+        return chr(0x1D434 + code - ord("A"))
+    if "a" <= letter <= "z":
+        return chr(0x1D44E + code - ord("a"))
+    if "\N{GREEK SMALL LETTER ALPHA}" <= letter <= "\N{GREEK SMALL LETTER OMEGA}":
+        return chr(0x1D6FC + code - ord("\N{GREEK SMALL LETTER ALPHA}"))
+    return ""

@@ -1,0 +1,70 @@
+# Tangled from book/workshop/weave.md
+"""Runs the figures of a chapter in a process of their own: always against the package as it is now.
+
+`python -m weave.execute` reads a JSON list of [path, line, code] and prints a JSON list, for each the
+figure's SVG or {"line": ..., "error": ...} with the chapter line at which it failed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+Result = str | dict[str, Any]
+
+
+def figures(blocks: Sequence[tuple[str, int, str]]) -> list[Result]:
+    """The result of each block, given its chapter, the line before its first, and its code."""
+    environment = {
+        **os.environ,
+        "OPENBLAS_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "0",
+        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "weave.execute"],
+        input=json.dumps(blocks),
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env=environment,
+        check=True,
+    )
+    results: list[Result] = json.loads(done.stdout)
+    return results
+
+
+def run(path: str, line: int, code: str) -> Result:
+    """One block: the text that it assigned to `figure`, or what went wrong and where."""
+    try:
+        # the empty lines before it give every line of a traceback the number that it has in the chapter
+        program = compile("\n" * line + code, path, "exec")
+        names: dict[str, Any] = {"__name__": "figure"}
+        exec(program, names)
+        svg = names.get("figure")
+        if not isinstance(svg, str) or not svg.lstrip().startswith("<svg"):
+            raise TypeError("the block must assign a string that is one <svg> element to `figure`")
+        return str(svg)
+    except BaseException as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        at = [frame.lineno for frame in frames if frame.filename == path and frame.lineno]
+        if isinstance(error, SyntaxError) and error.filename == path and error.lineno:
+            at.append(error.lineno)
+        return {"line": at[-1] if at else line, "error": f"{type(error).__name__}: {error}"}
+
+
+def main() -> None:
+    """Standard input to standard output; what the figures print goes to standard error."""
+    with contextlib.redirect_stdout(sys.stderr):
+        results = [run(*block) for block in json.load(sys.stdin)]
+    json.dump(results, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+# Tangled from book/workshop/weave.md
+"""The Python-Markdown extension that weaves: it knows the chapter by its text and its blocks by their lines.
+
+It works before Markdown does, on the lines: each block of the book and each formula becomes finished
+HTML in Markdown's own stash, so that nothing later looks into it, and what is wrong is reported with
+the line at which it stands.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from html import escape
+from typing import Any
+
+from markdown import Markdown
+from markdown.extensions import Extension
+from markdown.preprocessors import Preprocessor
+
+from weave import code, equations, execute, facts, prose
+from weave.index import Index, current
+
+
+class WeaveExtension(Extension):
+    """`weave.extension` in the list of Markdown extensions."""
+
+    def __init__(self, **configuration: Any) -> None:
+        self.config = {"book": ["book", "the folder of the chapters"]}
+        super().__init__(**configuration)
+
+    def extendMarkdown(self, md: Markdown) -> None:
+        """Registers the weaver after the lines are normalised (30) and before fences are read (25)."""
+        md.preprocessors.register(Weaver(md, self.getConfig("book")), "weave", 27)
+
+
+class Weaver(Preprocessor):
+    """Puts stashed HTML in the place of blocks and formulas."""
+
+    def __init__(self, md: Markdown, folder: str) -> None:
+        super().__init__(md)
+        self.folder = folder
+
+    def run(self, lines: list[str]) -> list[str]:
+        """The page's lines, woven; a page that is no chapter of the book is left as it is."""
+        self.index: Index = current(self.folder)
+        page = self.index.page("\n".join(lines))
+        if page is None:
+            return lines
+        self.page = page
+        self.figures = self._figures()
+        done: list[str] = []
+        at = 0  # lines that are done
+        for block in page.blocks:
+            done += self._prose(lines[at : block.line - 1], at + 1)
+            html = self._block(block)
+            opener = lines[block.line - 1]
+            margin = opener[: len(opener) - len(opener.lstrip(" \t>"))]
+            if html is None:
+                done += lines[block.line - 1 : block.end_line]
+            else:
+                done += [margin.rstrip(), margin + self._stashed(html), margin.rstrip()]
+            at = block.end_line
+        return done + self._prose(lines[at:], at + 1)
+
+    def _stashed(self, html: str) -> str:
+        """A word that Markdown replaces by this HTML in the end."""
+        return str(self.md.htmlStash.store(html))
+
+    def _block(self, block: Any) -> str | None:
+        """The HTML of a block; None where it is Markdown's to render."""
+        index, page = self.index, self.page
+        kinds = {block.language, *block.classes}  # of ``` {.pitfalls} the class is the language
+        if "figure" in kinds:
+            return self._figure(block)
+        if block.patch:
+            return code.difference(index, page, block)
+        if "chapter" in kinds:
+            return facts.overview(index, page, block)
+        if "pitfall" in kinds:
+            return facts.pitfall(index, page, block)
+        if "pitfalls" in kinds:
+            return facts.pitfalls(index, page, block)
+        if "map" in kinds:
+            return facts.chapter_map(index, page)
+        if "values" in kinds:
+            return code.collapsed(index, page, block, "The numbers of this section, computed")
+        if block.name or block.file:
+            return code.captioned(index, page, block)
+        return None
+
+    def _figures(self) -> dict[int, execute.Result]:
+        blocks = [block for block in self.page.blocks if "figure" in block.classes]
+        if not blocks:
+            return {}
+        results = execute.figures([(self.page.path, b.line, self.index.body(b)) for b in blocks])
+        return {block.line: result for block, result in zip(blocks, results, strict=True)}
+
+    def _figure(self, block: Any) -> str:
+        result, name = self.figures[block.line], escape(block.name or "")
+        alt = block.attributes.get("alt", "")
+        if not name or not alt:
+            self.index.fault(
+                self.page.path, block.line, "a figure has a name, #fig-NAME, and alt text"
+            )
+        if isinstance(result, dict):
+            self.index.fault(self.page.path, result["line"], result["error"])
+            return (
+                f'<figure id="{name}"><code class="bad">{escape(result["error"])}</code></figure>'
+            )
+        number = self.page.figures.get(block.name or "", 0)
+        svg = result.replace("<svg", f'<svg role="img" aria-labelledby="{name}-t {name}-d"', 1)
+        start = svg.index(">") + 1
+        label = (
+            f'<title id="{name}-t">Figure {number}</title><desc id="{name}-d">{escape(alt)}</desc>'
+        )
+        written = block.attributes.get("caption", "")
+        if re.match(r"figure \d", written, re.IGNORECASE):
+            self.index.fault(
+                self.page.path, block.line, "the weaver numbers figures: leave the number out"
+            )
+        caption = facts.text(self.index, self.page, block.line, written)
+        behind = code.collapsed(self.index, self.page, block, "How this figure is drawn")
+        return (
+            f'<figure id="{name}"><div class="figure-frame" tabindex="0" data-search-exclude>'
+            f"{svg[:start]}{label}{svg[start:]}</div>"
+            f"<figcaption><b>Figure {number}.</b> {caption}</figcaption>{behind}</figure>"
+        )
+
+    def _prose(self, lines: list[str], first: int) -> list[str]:
+        """Lines between two blocks, `first` the number of the first, with formulas and references done."""
+        return prose.replaced(lines, first, self._woven)
+
+    def _woven(self, line: int, match: re.Match[str]) -> str | None:
+        """What stands in the place of a match of `prose.PROSE`; None for what stays."""
+        index, page = self.index, self.page
+        if match["escaped"] == "$":
+            return "&#36;"
+        if match["display"] is not None:
+            margin = match["margin"] or ""
+            tex = re.sub(r"\n[ \t>]*", "\n", match["display"])
+            html = self._stashed(equations.displayed(index, page, line, tex))
+            return f"{margin.rstrip()}\n{margin}{html}\n{margin.rstrip()}"
+        if match["inline"] is not None:
+            return self._stashed(equations.inline(index, page, line, match["inline"]))
+        if match["label"] is not None:
+            return self._reference(match, line)
+        return None
+
+    def _reference(self, found: re.Match[str], line: int) -> str | None:
+        """A reference to an equation or a figure, with its number for its label."""
+        page = self.page
+        if found["file"]:
+            folder = page.path.rpartition("/")[0]
+            other = posixpath.normpath(posixpath.join(folder, found["file"]))
+            if other not in self.index.pages:
+                return None  # a dead link: MkDocs says so
+            page = self.index.pages[other]
+        name = found["name"]
+        if found["kind"] == "eq":
+            number, shown, wanted = page.equations.get(name), "eq. ({})", f"equation eq:{name}"
+        else:
+            number, shown, wanted = (
+                page.figures.get(f"fig-{name}"),
+                "figure {}",
+                f"figure fig-{name}",
+            )
+        if number is None:
+            self.index.fault(self.page.path, line, f"there is no {wanted} in {page.path}")
+            return f"{found['kind']}. {found['label']}"
+        return f"[{shown.format(number)}]({found['file']}#{found['kind']}-{name})"
+
+
+def makeExtension(**configuration: Any) -> WeaveExtension:
+    """The extension."""
+    return WeaveExtension(**configuration)

@@ -1,0 +1,220 @@
+# Tangled from book/workshop/weave.md
+"""What the pages say about each other: chapters, chunks, tests, equations and where they stand.
+
+Read from the book by the tangler's own parser; kept until a chapter changes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import posixpath
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+import tangle
+from weave import prose
+
+log = logging.getLogger("mkdocs.weave")  # below MkDocs' own, so that --strict counts the warnings
+
+REFERENCE = re.compile(r"(\\?)" + tangle.REFERENCE.pattern)  # a backslash makes it text
+LABEL = re.compile(r"\\label\{eq:([^{}]+)\}")
+TEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
+FACTS = {"chapter", "pitfall"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A spot that a link can lead to."""
+
+    page: str  # its path below the book, e.g. 5-transformer/L5.3-multi-head-attention.md
+    anchor: str
+
+
+@dataclass
+class Page:
+    """One chapter file."""
+
+    path: str
+    text: str
+    blocks: list[Any]
+    anchors: dict[int, str] = field(default_factory=dict)  # opener line of a block -> its id
+    equations: dict[str, int] = field(default_factory=dict)  # label -> number
+    figures: dict[str, int] = field(default_factory=dict)  # name -> number
+    chapter: str = ""  # the id of its header facts, e.g. L5.3
+
+
+class Index:
+    """The book as the weaver sees it."""
+
+    def __init__(self, folder: str = "book") -> None:
+        self.folder = folder
+        self.book = tangle.read_book([folder])
+        self.pages: dict[str, Page] = {}
+        self.facts: dict[str, dict[str, Any]] = {}  # chapter id -> its header facts and mutants
+        self.page_of: dict[str, Page] = {}  # chapter id -> its page
+        self.chunks: dict[str, Place] = {}  # name -> its first block
+        self.files: dict[str, Place] = {}  # target -> the first block that makes it
+        self.tests: dict[str, list[Place]] = {}
+        self._by_text: dict[str, Page] = {}
+        self._makes: dict[str, list[str]] | None = None
+        for chapter in self.book.chapters:
+            self._read(chapter)
+        for fault in self.book.faults:
+            log.warning("%s:%d: %s", *fault)
+
+    def fault(self, page: str, line: int, message: str) -> None:
+        """Say what is wrong and where; under `--strict` the build then fails, after all pages."""
+        log.warning("%s:%d: %s", os.path.join(self.folder, page), line, message)
+
+    def page(self, text: str) -> Page | None:
+        """The chapter that has this text, give or take white space; None for one that is not of the book."""
+        return self._by_text.get(_plain(text))
+
+    def href(self, page: str, place: Place) -> str:
+        """The address of a place, as a link on `page` has it."""
+        fragment = "#" + quote(place.anchor, safe="-_.:/~") if place.anchor else ""
+        if place.page == page and fragment:
+            return fragment
+        target = place.page.removesuffix(".md") + ".html"
+        return quote(posixpath.relpath(target, posixpath.dirname(page) or ".")) + fragment
+
+    def targets(self, name: str) -> list[str]:
+        """The files that a chunk ends up in, in book order."""
+        if self._makes is None:
+            self._makes = {}
+            for target, root in self.book.targets.items():
+                for reached in self._reached(root):
+                    self._makes.setdefault(reached, []).append(target)
+        return self._makes.get(name, [])
+
+    def test(self, name: str, page: str) -> Place | None:
+        """Where a test is defined; on this page rather than on another."""
+        places = self.tests.get(name.partition("[")[0].rpartition("::")[2], [])
+        return next(
+            (place for place in places if place.page == page), places[0] if places else None
+        )
+
+    def used_by(self, chapter: str) -> list[str]:
+        """The chapters that need this one: those in the book, then those planned."""
+        written = [other for other, facts in self.facts.items() if chapter in facts["needs"]]
+        planned = self.facts[chapter].get("used_by_planned", [])
+        return written + [other for other in planned if other not in written]
+
+    def body(self, block: Any) -> str:
+        """A block's code with the chunks that it refers to in their places."""
+        if self.book.faults:  # a cycle among them would have no end
+            return str(block.body)
+        lines: list[str] = []
+        for line in block.body.splitlines(keepends=True):
+            found = REFERENCE.fullmatch(line.strip())
+            if found and not found[1] and found[2] in self.book.chunks:
+                indent = line[: len(line) - len(line.lstrip())]
+                for part in self.book.chunks[found[2]]:
+                    lines += (indent + text for text in self.body(part).splitlines(keepends=True))
+            else:
+                lines.append(line)
+        return "".join(lines)
+
+    def _reached(self, root: str) -> list[str]:
+        """A chunk and all that it refers to, directly or not."""
+        found = [root]
+        for name in found:
+            for block in self.book.chunks.get(name, ()):
+                for escaped, other in REFERENCE.findall(block.body):
+                    if not escaped and other in self.book.chunks and other not in found:
+                        found.append(other)
+        return found
+
+    def _read(self, chapter: Any) -> None:
+        page = Page(chapter.name, chapter.text, chapter.blocks)
+        self.pages[page.path] = self._by_text[_plain(page.text)] = page
+        seen: dict[str, int] = {}
+        for block in page.blocks:
+            anchor = _anchor(block)
+            if anchor:
+                seen[anchor] = seen.get(anchor, 0) + 1
+                anchor += f"-{seen[anchor]}" if seen[anchor] > 1 else ""
+                page.anchors[block.line] = anchor
+                place = Place(page.path, anchor)
+                if block.name and not block.patch:
+                    self.chunks.setdefault(block.name, place)
+                if block.file and not block.patch:
+                    self.files.setdefault(block.file, place)
+                for test in TEST.findall(block.body):
+                    self.tests.setdefault(test, []).append(place)
+            if "figure" in block.classes and block.name:
+                page.figures[block.name] = len(page.figures) + 1
+            if FACTS & set(block.classes):
+                self._gather(page, block)
+        for first, lines in between(page.text.split("\n"), page.blocks):
+            for _, match in prose.found(lines, first):
+                for label in LABEL.findall(match["display"] or ""):
+                    page.equations.setdefault(label, len(page.equations) + 1)
+
+    def _gather(self, page: Page, block: Any) -> None:
+        try:
+            tables = tomllib.loads(block.body)
+        except tomllib.TOMLDecodeError as error:
+            self.fault(page.path, block.line, f"this block is not TOML: {error}")
+            return
+        for chapter, table in tables.items():
+            if "chapter" in block.classes:
+                page.chapter = chapter
+                self.page_of[chapter] = page
+                table = {"needs": [], **table}
+            facts = self.facts.setdefault(chapter, {"needs": []})
+            mutants = {**facts.get("mutants", {}), **table.get("mutants", {})}
+            facts.update(table)
+            if mutants:
+                facts["mutants"] = mutants
+
+
+def between(lines: list[str], blocks: list[Any]) -> Iterator[tuple[int, list[str]]]:
+    """The runs of lines outside the blocks, each with the number of its first line; lines count from 1."""
+    at = 0
+    for block in blocks:
+        yield at + 1, lines[at : block.line - 1]
+        at = block.end_line
+    yield at + 1, lines[at:]
+
+
+_kept: dict[str, tuple[object, Index]] = {}
+
+
+def current(folder: str = "book") -> Index:
+    """The index of the book as it is on the disk now."""
+    folder = os.path.relpath(folder)
+    stamp = [(path, status.st_mtime_ns, status.st_size) for path, status in _chapters(folder)]
+    if folder not in _kept or _kept[folder][0] != stamp:
+        _kept[folder] = stamp, Index(folder)
+    return _kept[folder][1]
+
+
+def _chapters(folder: str) -> Iterator[tuple[str, os.stat_result]]:
+    for path, _ in tangle.find_chapters([folder]):
+        yield path, os.stat(path)
+
+
+def forget() -> None:
+    """The next `current` reads the book anew, and reports its faults again."""
+    _kept.clear()
+
+
+def _plain(text: str) -> str:
+    return "".join(text.split())
+
+
+def _anchor(block: Any) -> str:
+    """The id of a block on its page, before continued chunks are numbered; "" for one without."""
+    if "figure" in block.classes:
+        return ""
+    if block.patch:
+        return f"patch-{block.name or block.patch}"
+    if block.name:
+        return f"chunk-{block.name}"
+    return f"file-{block.file}" if block.file else ""
