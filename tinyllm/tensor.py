@@ -1,3 +1,4 @@
+# Tangled from book/0-foundations/L0.3-products.md
 """Matrix products and reductions: the Tensor that every later module uses."""
 
 from __future__ import annotations
