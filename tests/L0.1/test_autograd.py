@@ -1,0 +1,642 @@
+# Tangled from book/0-foundations/L0.1-tensor.md
+"""L0.1: the graph, the rules of differentiation, and what a tensor promises; the oracle is torch."""
+
+import copy
+import itertools
+import operator
+import pickle
+import threading
+import weakref
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from tinyllm.autograd import Tensor, is_recording, no_grad, record, unbroadcast
+
+SEEDED = settings(derandomize=True, database=None, deadline=None)
+
+def leaf(data):
+    return Tensor(data, requires_grad=True)
+
+
+def uniform(*shape, low=0.5, high=2.0, seed=0):
+    """Numbers that every operation accepts, logarithm and division too."""
+    return np.random.default_rng(seed).uniform(low, high, shape)
+
+
+def same_as_torch(function, *arrays):
+    """function gives the same values and gradients for our tensors and for torch's."""
+    ours = [leaf(x) for x in arrays]
+    theirs = [torch.tensor(x, requires_grad=True) for x in arrays]
+    z, t = function(*ours), function(*theirs)
+    assert z.shape == tuple(t.shape)
+    cotangent = np.asarray(np.random.default_rng(1).normal(size=z.shape))
+    z.backward(cotangent)
+    t.backward(torch.tensor(cotangent))
+    np.testing.assert_allclose(z.data, t.detach().numpy(), rtol=1e-12, atol=1e-12)
+    for mine, its in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine.grad, its.grad.numpy(), rtol=1e-12, atol=1e-12)
+
+
+def probe(t: Tensor, seen: list[float]) -> Tensor:
+    """t itself; its gradient is appended to `seen` when it comes by."""
+
+    def backward(g):
+        seen.append(float(g))
+        return (g,)
+
+    return record(t.data, (t,), backward)
+
+
+def hand_example() -> tuple[Tensor, Tensor, Tensor]:
+    """a = 2, b = 1 and y = a (a + b)^2 in the three steps of section 3.1."""
+    a = Tensor(2.0, requires_grad=True)
+    b = Tensor(1.0, requires_grad=True)
+    u = a + b
+    v = u * a
+    y = v * u
+    return a, b, y
+
+
+def test_hand_example():
+    a, b, y = hand_example()
+    y.backward()
+    assert (y.item(), a.grad, b.grad) == (18, 21, 12)
+
+    a, b, seen = leaf(2.0), leaf(1.0), []
+    u = probe(a + b, seen)
+    v = probe(u * a, seen)
+    probe(v * u, seen).backward()
+    assert seen == [1, 3, 12]  # of y, v, u, in the order of their turns
+
+    X = leaf([[1.0, 2, 3], [4, 5, 6]])
+    w = leaf([10.0, 20, 30])
+    (X * w).backward([[1, 0, 2], [0, 1, 1]])
+    assert X.grad.tolist() == [[10, 0, 60], [0, 20, 30]]
+    assert w.grad.tolist() == [1, 5, 12]
+
+
+def test_a_node_waits_for_all_its_uses():
+    a = leaf(1.0)
+    b = a + a
+    c = b + b
+    c.backward()
+    assert a.grad == 4
+
+    x = leaf(3.0)
+    (x * x).backward()
+    assert x.grad == 6
+
+    for short_first in (True, False):  # u reports at once on one way, after two steps on the other
+        x = leaf(2.0)
+        u = x * 5
+        long = (u * 2) * 3
+        y = u + long if short_first else long + u
+        y.backward()
+        assert x.grad == 35
+
+
+def test_sixty_diamonds():
+    x = leaf(1.0)
+    y = x
+    for _ in range(60):
+        y = y + y
+    y.backward()
+    assert x.grad == 2.0**60
+
+
+def test_uses_that_report_none_are_counted():
+    def stop(t):
+        return record(t.data, (t,), lambda g: (None,))
+
+    x = leaf(2.0)
+    u = x * 3
+    (u * 5 + stop(u)).backward()
+    assert x.grad == 15
+
+    x = leaf(2.0)
+    (stop(x * 3) + x * 5).backward()  # x also waits for a branch through which nothing comes
+    assert x.grad == 5
+
+    x = leaf(2.0)
+    stop(x).backward()
+    assert x.grad is None
+
+
+def test_deep_graph():
+    def chain(x):
+        y = x
+        for _ in range(25_000):
+            y = (y + x) * 1.0 - x + 0.0
+        return y
+
+    x = leaf(0.5)
+    y = chain(x)
+    y.backward()
+    assert x.grad == 1
+    y = chain(x)
+    del y  # never walked back: taken apart by Python alone
+    y = chain(x)
+    y.backward(retain_graph=True)
+    del y
+    assert x.grad == 2
+
+
+FUNCTIONS = {
+    "exp": lambda x: x.exp(),
+    "log": lambda x: x.log(),
+    "sqrt": lambda x: x.sqrt(),
+    "tanh": lambda x: x.tanh(),
+    "negative": lambda x: -x,
+    "cube": lambda x: x**3,
+    "inverse": lambda x: x**-1,
+    "root": lambda x: x**0.5,
+    "one": lambda x: x**0,
+    "same": lambda x: x**1,
+}
+OPERATORS = [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow]
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_operations_against_torch(name):
+    same_as_torch(FUNCTIONS[name], uniform(2, 3))
+    same_as_torch(FUNCTIONS[name], uniform())
+    same_as_torch(FUNCTIONS[name], uniform(0, 3))
+
+
+@pytest.mark.parametrize("op", OPERATORS)
+def test_constants_on_either_side(op):
+    same_as_torch(op, uniform(2, 3), uniform(2, 3, seed=1))
+    same_as_torch(lambda x: op(x, x), uniform(2, 3))
+    for constant in (2, 0.5):
+        same_as_torch(lambda x, c=constant: op(x, c), uniform(2, 3))
+        same_as_torch(lambda x, c=constant: op(c, x), uniform(2, 3))
+    array = uniform(3, seed=2)
+    for constant in (array, array[0], Tensor(array)):  # an array, a numpy scalar, a tensor
+        x, y = leaf(uniform(2, 3)), leaf(uniform(2, 3))
+        t, u = (torch.tensor(uniform(2, 3), requires_grad=True) for _ in "tu")
+        other = torch.tensor(np.asarray(constant))
+        op(x, constant).backward(np.ones((2, 3)))
+        op(constant, y).backward(np.ones((2, 3)))
+        op(t, other).backward(torch.ones(2, 3))
+        op(other, u).backward(torch.ones(2, 3))
+        np.testing.assert_allclose(x.grad, t.grad.numpy(), rtol=1e-12)
+        np.testing.assert_allclose(y.grad, u.grad.numpy(), rtol=1e-12)
+
+
+def test_powers_at_zero():
+    x, y = leaf([0.0, 0.0, 0.0, 2.0]), leaf([0.0, 1.0, 2.0, 0.0])
+    (x**y).backward(np.ones(4))
+    assert x.grad.tolist() == [0, 1, 0, 0]
+    assert y.grad.tolist() == [0, 0, 0, np.log(2.0)]
+
+    x = leaf([0.0, -3.0])
+    (x**0).backward([1, 1])
+    (x**2).backward([1, 1])
+    (x ** Tensor(2.0)).backward([1, 1])  # the exponent wants no gradient: no log of -3
+    (x ** np.array([2, 2])).backward([1, 1])
+    assert x.grad.tolist() == [0, -18]
+    y = leaf([2.0, 0.0])
+    (0**y).backward([1, 1])
+    assert y.grad.tolist() == [0, 0]
+
+
+SHAPES = [
+    tuple(1 if stretched else n for stretched, n in zip(choice, (2, 3, 4)[3 - ndim :], strict=True))
+    for ndim in range(4)
+    for choice in itertools.product([False, True], repeat=ndim)
+]
+
+
+def test_broadcasting_against_torch():
+    assert len(SHAPES) == 15
+    for left, right in itertools.product(SHAPES, SHAPES):
+        for op in (operator.sub, operator.mul, operator.truediv):
+            same_as_torch(op, uniform(*left), uniform(*right, seed=1))
+    for left, right in [((0, 3), (3,)), ((0,), (1,)), ((2, 0), (2, 1)), ((), (0,))]:
+        same_as_torch(operator.mul, uniform(*left), uniform(*right))
+
+
+@SEEDED
+@given(st.data())
+def test_unbroadcast_is_the_adjoint_of_broadcasting(data):
+    target = data.draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=3))
+    added = data.draw(st.integers(0, len(target)))
+    shape = tuple(data.draw(st.sampled_from([1, n])) for n in target[added:])
+    rng = np.random.default_rng(data.draw(st.integers(0, 99)))
+    x = rng.integers(-9, 9, shape).astype(float)  # whole numbers: sums are exact in any order
+    s = rng.integers(-9, 9, target).astype(float)
+    summed = unbroadcast(s, shape)
+    assert summed.shape == shape
+    assert (np.broadcast_to(x, target) * s).sum() == (x * summed).sum()
+
+
+def test_misfits_are_named():
+    x, y = Tensor(np.ones((2, 3))), Tensor(np.ones((2, 4)))
+    for op in OPERATORS:
+        with pytest.raises(ValueError, match=r"\(2, 3\) and \(2, 4\).*got 3 and 4"):
+            op(x, y)
+        with pytest.raises(ValueError, match=r"\(2, 4\) and \(2, 3\).*got 4 and 3"):
+            op(y.data, x)
+    with pytest.raises(ValueError, match="Integers to negative integer powers"):
+        Tensor([2, 3]) ** -1
+    for shape in [(3,), (2, 2), (2, 3, 1), (1, 2, 3)]:
+        with pytest.raises(ValueError, match=r"does not broadcast to \(2, 4\)"):
+            unbroadcast(np.ones((2, 4)), shape)
+
+
+DTYPES = ["bool", "int32", "int64", "float16", "float32", "float64"]
+
+
+def test_dtypes_promote_as_numpy_does():
+    for left, right in itertools.product(DTYPES, DTYPES):
+        x, y = np.ones(2, left), np.ones(2, right)
+        for op in (operator.add, operator.mul, operator.truediv):
+            want = op(x, y).dtype
+            assert op(Tensor(x), Tensor(y)).dtype == op(x, Tensor(y)).dtype == want
+            assert op(Tensor(x), y).dtype == op(Tensor(x), y[0]).dtype == want
+    for dtype, number in itertools.product(DTYPES, (True, 2, 2.0)):
+        for x in (np.ones(2, dtype), np.ones((), dtype)):
+            assert (Tensor(x) * number).dtype == (x * number).dtype
+            assert (number / Tensor(x)).dtype == (number / x).dtype
+    assert (Tensor(np.float32(1)) * 0.1).dtype == np.float32  # a number of Python's own is weak
+    assert (Tensor(np.float32(1)) * np.float64(0.1)).dtype == np.float64
+
+
+def test_grad_has_shape_and_dtype_of_data():
+    seen = []
+
+    def look(t):
+        return record(t.data, (t,), lambda g: (seen.append((g.shape, g.dtype)) or g,))
+
+    x, y, k = leaf(np.ones((2, 1), "f4")), leaf(np.ones(3)), Tensor(np.arange(3))
+    half = leaf(np.ones((), "f2"))
+    u = look(x * 2 + half)
+    z = u * y * k + x.astype("f8") ** half
+    z.backward(np.ones((2, 3)))
+    assert seen == [((2, 1), np.float32)]
+    for t in (x, y, half):
+        assert type(t.grad) is np.ndarray
+        assert (t.grad.shape, t.grad.dtype) == (t.shape, t.dtype)
+    assert k.grad is None
+    z = x * y
+    z.backward(np.ones((2, 3), "f4"))  # adding keeps it so
+    assert (x.grad.shape, x.grad.dtype) == ((2, 1), np.float32)
+    assert (y.grad.shape, y.grad.dtype) == ((3,), np.float64)
+
+
+def test_integers_never_require_grad():
+    for dtype in ("bool", "int64", "uint8"):
+        with pytest.raises(TypeError, match=f"floating-point.*{dtype}"):
+            Tensor(np.ones(2, dtype), requires_grad=True)
+    whole = Tensor([1, 2])
+    with pytest.raises(TypeError, match="floating-point"):
+        whole.requires_grad = True
+    assert not whole.requires_grad
+    x = leaf([1.0, 2.0])
+    with pytest.raises(TypeError, match="floating-point"):
+        x.data = np.array([1, 2])
+    assert x.dtype == np.float64
+    assert not x.astype(int).requires_grad
+    assert not record(np.array([1, 2]), (x,), lambda g: (g,)).requires_grad
+    (whole * x).backward([1, 1])
+    assert whole.grad is None
+    assert x.grad.tolist() == [1, 2]
+    for data in (np.ones(2, complex), np.array(["a"]), np.array([None]), "a"):
+        with pytest.raises(TypeError, match="bools, integers or floats"):
+            Tensor(data)
+    with pytest.raises(TypeError, match="bools, integers or floats"):
+        x * np.ones(2, complex)
+    with pytest.raises(TypeError, match="bools, integers or floats"):
+        x.astype(complex)
+
+
+def test_cotangent_is_checked():
+    x = leaf(np.ones((2, 3), "f4"))
+    for shape in [(), (3,), (1, 3), (3, 2), (2, 3, 1), (1, 2, 3)]:
+        with pytest.raises(ValueError, match=r"shape \(2, 3\), got"):
+            (x * 1).backward(np.ones(shape))
+    for bad in (np.ones((2, 3), complex), np.full((2, 3), "1")):
+        with pytest.raises(TypeError, match="float32"):
+            (x * 1).backward(bad)
+    with pytest.raises(ValueError, match=r"single number, got shape \(2, 3\)"):
+        (x * 1).backward()
+    assert x.grad is None
+    (x * 1).backward(np.ones((2, 3), int))
+    (x * 1).backward([[1.0] * 3] * 2)
+    assert x.grad.tolist() == [[2.0] * 3] * 2
+    one = leaf([[5.0]])
+    (one * 2).backward()  # a single number may have axes
+    assert one.grad.tolist() == [[2.0]]
+    for fixed in (Tensor(1.0), Tensor(1.0) * 2, x.detach()):
+        with pytest.raises(RuntimeError, match="does not require grad"):
+            fixed.backward(np.ones(fixed.shape))
+
+
+def test_gradients_share_no_memory():
+    c = np.ones((2, 3))
+    leaves = [leaf(uniform(2, 3, seed=i)) for i in range(6)]
+    a, b, d, e, f, h = leaves
+    z = (a + b) - d.astype("f8") + e * 1 + (f + f)
+    z.backward(c)
+    h.backward(c)  # a leaf of its own accord
+    arrays = [c, z.data] + [t.data for t in leaves] + [t.grad for t in leaves]
+    for one, other in itertools.combinations(arrays, 2):
+        assert not np.shares_memory(one, other)
+    for t in leaves:
+        assert t.grad.flags.writeable
+        assert t.grad.flags.c_contiguous
+
+    before = a.grad
+    (a * 2).backward(c)
+    assert before.tolist() == c.tolist()  # a gradient read earlier does not change
+    assert a.grad.tolist() == (3 * c).tolist()
+
+
+def everything(x, y):
+    """Each operation once, with constants and broadcasting."""
+    z = (x + y) * x / y - x**y + (2 - x) / 3 + 1 / y + 2**x + np.ones(3) * y
+    return -z + x.exp().log().sqrt().tanh() + x.astype("f4") ** 2
+
+
+def test_inputs_are_never_written():
+    arrays = [uniform(2, 3), uniform(3, seed=1), uniform(2, 3, seed=2)]
+    kept = [array.copy() for array in arrays]
+    for array in arrays:
+        array.flags.writeable = False
+    x, y = leaf(arrays[0]), leaf(arrays[1])
+    z = everything(x, y)
+    assert x.data is arrays[0]
+    z.backward(arrays[2])
+    x.backward(arrays[2])
+    (x + x).backward(arrays[2])
+    for array, copied in zip(arrays, kept, strict=True):
+        assert (array == copied).all()
+
+
+def test_any_memory_layout():
+    plain_x, plain_y, plain_c = uniform(2, 3), uniform(3, seed=1), uniform(2, 3, seed=2)
+    x, y = leaf(plain_x), leaf(plain_y)
+    everything(x, y).backward(plain_c)
+
+    def layouts(array):
+        wide = np.zeros([2 * n for n in array.shape])
+        holes = wide[tuple(slice(None, None, 2) for _ in array.shape)]
+        holes[...] = array
+        yield np.asfortranarray(array)
+        yield holes
+        yield array[::-1].copy()[::-1]
+        yield array.astype(">f8")
+
+    for one, other, c in zip(*map(layouts, (plain_x, plain_y, plain_c)), strict=True):
+        s, t = leaf(one), leaf(other)
+        everything(s, t).backward(c)
+        assert (s.grad.dtype, t.grad.dtype) == (one.dtype, other.dtype)
+        np.testing.assert_allclose(s.grad, x.grad, rtol=1e-12)
+        np.testing.assert_allclose(t.grad, y.grad, rtol=1e-12)
+
+    row = np.broadcast_to(uniform(3), (2, 3))  # both rows in the same memory
+    s = leaf(row)
+    (s * s).backward(plain_c)
+    np.testing.assert_allclose(s.grad, 2 * row * plain_c, rtol=1e-12)
+
+
+def test_memory_is_released_on_the_way():
+    x, gone = leaf(2.0), []
+    first = record(x.data, (x,), lambda g: (gone.append(node() is None) or g,))
+    u = first.exp()
+    node = weakref.ref(u)
+    z = u.tanh() * 1.0
+    del u
+    assert node() is not None  # held by the graph
+    z.backward()
+    assert gone == [True]  # by the time the walk came to the first operation
+    assert z.item() == np.tanh(np.exp(2.0))
+
+
+def test_second_backward_raises():
+    x = leaf(3.0)
+    u = x * x
+    y = u * 2
+    y.backward()
+    assert x.grad == 12
+    for released in (y, u):
+        with pytest.raises(RuntimeError, match="retain_graph=True"):
+            released.backward()
+    assert x.grad == 12
+    x.backward()  # a leaf has no graph to release: each call adds
+    x.backward()
+    assert x.grad == 14
+
+
+def test_retain_graph_adds():
+    x = leaf(3.0)
+    y = x * x * 2
+    y.backward(retain_graph=True)
+    y.backward(retain_graph=True)
+    assert x.grad == 24
+    y.backward(10.0)
+    assert x.grad == 144
+    with pytest.raises(RuntimeError, match="retain_graph=True"):
+        y.backward()
+
+
+def test_shared_part_of_two_results():
+    x, w = leaf(3.0), leaf(1.0)
+    u = x * x
+    first, second = u * 2, u * w
+    first.backward()
+    with pytest.raises(RuntimeError, match="retain_graph=True"):
+        second.backward()
+    assert (x.grad, w.grad) == (12, None)  # refused before anything changed
+
+    x, w = leaf(3.0), leaf(1.0)
+    u = x * x
+    (u * 2).backward(retain_graph=True)
+    (u * w).backward()
+    assert (x.grad, w.grad) == (18, 9)
+
+
+def test_data_may_be_assigned_before_backward():
+    x, y = leaf([2.0, 4.0]), leaf([3.0, 5.0])
+    z = x * y + x.log() + x.exp() * 0 + x**y * 0 + y / x * 0
+    x.data = np.array([100.0, 100.0])
+    y.data = np.array([200.0, 200.0])
+    z.backward([1, 1])
+    assert x.grad.tolist() == [3.5, 5.25]  # y + 1/x as they were
+    assert y.grad.tolist() == [2, 4]
+
+    before = x.grad
+    x.data = np.array([7.0, 8.0])
+    assert x.grad is before
+    x.data = np.array([7.0, 8.0], "f4")
+    assert x.grad is None
+    x.grad = np.ones(2, "f4")
+    x.data = [[7.0, 8.0]]
+    assert x.grad is None
+    assert x.shape == (1, 2)
+    with pytest.raises(TypeError, match="bools, integers or floats"):
+        x.data = np.array(["a"])
+
+
+def test_no_grad_nests_and_ends():
+    x = leaf(2.0)
+    assert is_recording()
+    with no_grad():
+        with no_grad():
+            assert not is_recording()
+        assert not is_recording()
+        y = x * 2
+    assert is_recording()
+    assert not y.requires_grad
+    assert y.item() == 4
+
+    with pytest.raises(KeyError), no_grad():
+        raise KeyError
+    assert is_recording()
+
+    @no_grad()
+    def evaluate(depth):
+        return not is_recording() and (depth == 0 or evaluate(depth - 1)) and not is_recording()
+
+    assert evaluate(3)
+    assert is_recording()
+
+    elsewhere = []
+    with no_grad():
+        thread = threading.Thread(target=lambda: elsewhere.append(is_recording()))
+        thread.start()
+        thread.join()
+    assert elsewhere == [True]
+
+    y = x * 2
+    with no_grad():
+        y.backward()  # the walk itself needs no recording
+    assert x.grad == 2
+
+
+def test_requires_grad_is_for_leaves():
+    x = leaf(2.0)
+    y = x * 2
+    with pytest.raises(RuntimeError, match="leaves only"):
+        y.requires_grad = False
+    x.requires_grad = False
+    assert not (x * 2).requires_grad
+    z = (x * 2).detach()
+    z.requires_grad = True
+    (z * y).backward()
+    assert (z.grad, x.grad) == (4, None)
+
+
+def test_detach_and_numpy_look_at_the_same_array():
+    x = leaf([1.0, 2.0])
+    y = x * 2
+    cut = y.detach()
+    assert cut.data is y.data
+    assert y.numpy() is y.data
+    assert not cut.requires_grad
+    (cut * x).backward([1, 1])
+    assert x.grad.tolist() == [2, 4]
+
+
+def test_results_have_the_most_derived_class():
+    class Child(Tensor):
+        __slots__ = ()
+
+    class Grandchild(Child):
+        __slots__ = ()
+
+    for one, other in itertools.product((Tensor, Child, Grandchild), repeat=2):
+        want = one if issubclass(one, other) else other
+        for grad in (True, False):
+            x, y = one(2.0, requires_grad=grad), other(3.0)
+            for op in OPERATORS:
+                assert type(op(x, y)) is type(op(y, x)) is want
+                assert type(op(x, 2)) is type(op(2.0, x)) is type(op(np.ones(3), x)) is one
+            assert type(record(x.data, [y, x, y], lambda g: (g, g, g))) is want
+            for z in (x.exp(), x.log(), x.sqrt(), x.tanh(), -x, x.astype("f4"), x.detach()):
+                assert type(z) is one
+
+
+def test_failed_backward_changes_no_gradient():
+    def failing(t, backward):
+        return record(t.data, (t,), backward)
+
+    def explode(g):
+        raise ZeroDivisionError("by its own fault")
+
+    faults = [
+        (explode, ZeroDivisionError, "by its own fault"),
+        (lambda g: (), ValueError, "0 gradients for 1 parents"),
+        (lambda g: (g, g), ValueError, "2 gradients for 1 parents"),
+        (lambda g: (g[:1],), ValueError, r"shape \(1, 3\) for a parent of shape \(2, 3\)"),
+        (lambda g: (g[None],), ValueError, r"shape \(1, 2, 3\) for a parent of shape \(2, 3\)"),
+    ]
+    for backward, error, message in faults:
+        x = leaf(np.ones((2, 3)))
+        y = x * 2 + failing(x * 3, backward)
+        with pytest.raises(error, match=message):
+            y.backward(np.ones((2, 3)))
+        assert x.grad is None
+
+
+def test_backward_functions_get_arrays():
+    types = []
+    x = leaf(2.0)
+    y = record(x.data * 1, (x,), lambda g: (types.append(type(g)) or g,))
+    (y * 2 + y).backward()
+    assert types == [np.ndarray]
+    assert type(y.data) is np.ndarray
+    assert x.grad == 3
+
+
+def test_numpy_does_not_swallow_tensors():
+    x = leaf([1.0, 2.0])
+    for left in (np.ones(2), np.float64(1), np.ones((3, 2))):
+        assert type(left + x) is type(left - x) is type(left * x) is type(left / x) is Tensor
+    with pytest.raises(TypeError, match=r"\.numpy\(\) or \.detach\(\)"):
+        np.asarray(x)
+    with pytest.raises(TypeError, match=r"\.numpy\(\) or \.detach\(\)"):
+        np.concatenate([x, x])
+    with pytest.raises(TypeError):
+        np.exp(x)
+    assert np.asarray(x.detach()) is x.data
+    assert np.asarray(x.detach(), dtype="f4").dtype == np.float32
+    for other in ([1.0, 2.0], "a", None, 1j):
+        for op in OPERATORS:
+            with pytest.raises(TypeError):
+                op(x, other)
+            with pytest.raises(TypeError):
+                op(other, x)
+
+
+def test_a_tensor_is_an_ordinary_object():
+    x = Tensor([[1.5, 2.0]], requires_grad=True)
+    assert (x.shape, x.dtype, x.ndim, x.size) == ((1, 2), np.float64, 2, 2)
+    assert repr(x) == "Tensor([[1.5, 2. ]], dtype=float64, requires_grad=True)"
+    assert repr(Tensor(3)) == "Tensor(3, dtype=int64)"
+    assert float(Tensor([[2.5]])) == Tensor(2.5).item() == 2.5
+    assert type(Tensor(3).item()) is int
+    with pytest.raises(ValueError, match=r"one number, got shape \(1, 2\)"):
+        x.item()
+    assert bool(Tensor(1.0))
+    assert not bool(Tensor([0]))
+    with pytest.raises(ValueError, match="ambiguous"):
+        bool(x)
+    assert {x: 1}[x] == 1
+    assert x != Tensor(x.data)
+    with pytest.raises(AttributeError):
+        x.gard = None
+    x.grad = np.ones((1, 2))
+    for twin in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert twin.requires_grad
+        assert (twin.data == x.data).all()
+        assert (twin.grad == x.grad).all()
+        assert not np.shares_memory(twin.data, x.data)
+    x *= 2  # a new tensor; nothing is written in place
+    assert x.grad is None
+    assert x.data.tolist() == [[3, 4]]

@@ -1,0 +1,453 @@
+# Tangled from book/0-foundations/L0.1-tensor.md
+"""Reverse-mode differentiation: a numpy array that remembers how it was computed.
+
+Operations on tensors record themselves with `record`; `Tensor.backward` walks the record back and
+leaves the gradients in `.grad` of the leaves. Only numpy is needed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+__all__ = ["Tensor", "is_recording", "no_grad", "record", "unbroadcast"]
+
+Array: TypeAlias = NDArray[Any]
+Constant: TypeAlias = bool | int | float | np.generic | Array
+Backward: TypeAlias = Callable[[Array], Sequence[Array | None]]
+AnyTensor = TypeVar("AnyTensor", bound="Tensor")
+
+_recording: ContextVar[bool] = ContextVar("recording", default=True)
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Inside the block, or the function it decorates, operations are not recorded."""
+    before = _recording.set(False)
+    try:
+        yield
+    finally:
+        _recording.reset(before)
+
+
+def is_recording() -> bool:
+    """Whether operations are recorded here and now: True, except inside `no_grad()`."""
+    return _recording.get()
+
+
+class Tensor:
+    """A numpy array that remembers how it was computed."""
+
+    __slots__ = ("__weakref__", "_backward", "_data", "_parents", "_requires_grad", "grad")
+    __array_ufunc__ = None  # numpy leaves `array + tensor` to Tensor.__radd__
+
+    _data: Array
+    grad: Array | None
+    _requires_grad: bool
+    _parents: "tuple[Tensor, ...]"
+    _backward: Backward | None
+
+    def __init__(self, data: ArrayLike, requires_grad: bool = False) -> None:
+        self._data = _real(data)
+        self.grad = None
+        self._requires_grad = False
+        self._parents = ()
+        self._backward = None
+        if requires_grad:
+            self.requires_grad = True
+
+    @property
+    def data(self) -> Array:
+        """The numbers: a numpy array, not a copy. May be assigned."""
+        return self._data
+
+    @data.setter
+    def data(self, value: ArrayLike) -> None:
+        array = _real(value)
+        if self._requires_grad:
+            _must_be_floating(array.dtype)
+        grad = self.grad
+        if grad is not None and (grad.shape != array.shape or grad.dtype != array.dtype):
+            self.grad = None  # it belongs to another array
+        self._data = array
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether `backward` works out a gradient for this tensor; may be set on leaves."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        if self._backward is not None:
+            raise RuntimeError(
+                "requires_grad can be set on leaves only, and this tensor is the result of an "
+                "operation: .detach() gives a leaf with the same numbers"
+            )
+        if value:
+            _must_be_floating(self._data.dtype)
+        self._requires_grad = bool(value)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each axis."""
+        return self._data.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of each number."""
+        return self._data.dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many axes there are."""
+        return self._data.ndim
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are."""
+        return self._data.size
+
+    def __repr__(self) -> str:
+        numbers = np.array2string(self._data, separator=", ", prefix="Tensor(")
+        flag = ", requires_grad=True" if self._requires_grad else ""
+        return f"Tensor({numbers}, dtype={self._data.dtype}{flag})"
+
+    def detach(self) -> Self:
+        """A leaf that does not require grad and looks at the same array."""
+        with no_grad():
+            return record(self._data, (self,), lambda g: (g,))
+
+    def numpy(self) -> Array:
+        """The array itself: the same object as `data`."""
+        return self._data
+
+    def item(self) -> float:
+        """The number of a tensor of size 1, as a number of Python's own."""
+        if self._data.size != 1:
+            raise ValueError(f"item() wants a tensor of one number, got shape {self._data.shape}")
+        number: float = self._data.item()
+        return number
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __bool__(self) -> bool:
+        return bool(self._data)
+
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+        if self._requires_grad:
+            raise TypeError(
+                "numpy was given a tensor that requires grad, and what it returns would be cut off "
+                "from the graph: say .numpy() or .detach() if that is wanted"
+            )
+        return np.array(self._data, dtype=dtype, copy=copy)
+
+    def __neg__(self) -> Self:
+        return record(-self._data, (self,), lambda g: (-g,))
+
+    def __add__(self, other: Self | Constant) -> Self:
+        return _binary(_ADD, self, other)
+
+    def __radd__(self, other: Constant) -> Self:
+        return _binary(_ADD, other, self)
+
+    def __sub__(self, other: Self | Constant) -> Self:
+        return _binary(_SUBTRACT, self, other)
+
+    def __rsub__(self, other: Constant) -> Self:
+        return _binary(_SUBTRACT, other, self)
+
+    def __mul__(self, other: Self | Constant) -> Self:
+        return _binary(_MULTIPLY, self, other)
+
+    def __rmul__(self, other: Constant) -> Self:
+        return _binary(_MULTIPLY, other, self)
+
+    def __truediv__(self, other: Self | Constant) -> Self:
+        return _binary(_DIVIDE, self, other)
+
+    def __rtruediv__(self, other: Constant) -> Self:
+        return _binary(_DIVIDE, other, self)
+
+    def __pow__(self, other: Self | Constant) -> Self:
+        return _binary(_POWER, self, other)
+
+    def __rpow__(self, other: Constant) -> Self:
+        return _binary(_POWER, other, self)
+
+    def exp(self) -> Self:
+        """e to the power of each number."""
+        z = np.exp(self._data)
+        return record(z, (self,), lambda g: (g * z,))
+
+    def log(self) -> Self:
+        """The natural logarithm of each number."""
+        x = self._data
+        return record(np.log(x), (self,), lambda g: (g / x,))
+
+    def sqrt(self) -> Self:
+        """The square root of each number."""
+        z = np.sqrt(self._data)
+        return record(z, (self,), lambda g: (g / (2 * z),))
+
+    def tanh(self) -> Self:
+        """The hyperbolic tangent of each number."""
+        z = np.tanh(self._data)
+        return record(z, (self,), lambda g: (g * (1 - z * z),))
+
+    def astype(self, dtype: DTypeLike) -> Self:
+        """The same numbers in another dtype; the gradient comes back in this one's."""
+        z = _real(self._data.astype(dtype, copy=False))
+        return record(z, (self,), lambda g: (g,))
+
+    def backward(self, cotangent: ArrayLike | None = None, retain_graph: bool = False) -> None:
+        """Add the derivatives of sum(cotangent * self) to `.grad` of the leaves that require grad.
+
+        `cotangent` has this tensor's shape; None stands for 1 and wants a single number. The graph is
+        released on the way unless `retain_graph`.
+        """
+        grads = {self: self._seed(cotangent)}
+        waiting = _count_uses(self)
+        ready: list[Tensor] = [self]
+        leaves: list[tuple[Tensor, Array]] = []
+        while ready:
+            node = ready.pop()
+            g = grads.pop(node, None)
+            parents, step = node._parents, node._backward
+            if step is None:
+                if g is not None:
+                    leaves.append((node, g))
+                continue
+            shares: Sequence[Array | None] = (None,) * len(parents)
+            if g is not None:
+                shares = step(g if type(g) is np.ndarray else np.asarray(g))
+                if len(shares) != len(parents):
+                    raise ValueError(
+                        f"a backward function returned {len(shares)} gradients for {len(parents)} parents"
+                    )
+            if not retain_graph:
+                node._parents, node._backward = (), _released
+            for parent, share in zip(parents, shares, strict=True):
+                if parent._requires_grad:
+                    if share is not None:
+                        if share.shape != parent._data.shape:
+                            raise ValueError(
+                                f"a backward function returned a gradient of shape {share.shape} for a parent "
+                                f"of shape {parent._data.shape}"
+                            )
+                        if share.dtype != parent._data.dtype:
+                            share = share.astype(parent._data.dtype)
+                        held = grads.get(parent)
+                        grads[parent] = share if held is None else held + share  # eq. chain
+                    waiting[parent] -= 1
+                    if waiting[parent] == 0:
+                        del waiting[parent]
+                        ready.append(parent)
+        for leaf, g in leaves:
+            total = g if leaf.grad is None else leaf.grad + g
+            leaf.grad = np.array(total, dtype=leaf._data.dtype, order="C")  # always a copy
+
+    def _seed(self, cotangent: ArrayLike | None) -> Array:
+        """The gradient to start with, of this tensor's shape and dtype."""
+        data = self._data
+        if not self._requires_grad:
+            raise RuntimeError(
+                "backward() on a tensor that does not require grad: no tensor that it was computed "
+                "from does, or it was computed inside no_grad()"
+            )
+        if cotangent is None:
+            if data.size != 1:
+                raise ValueError(
+                    f"backward() without a cotangent wants a single number, got shape {data.shape}: "
+                    f"reduce it to one, or give a cotangent of that shape"
+                )
+            return np.ones(data.shape, data.dtype)
+        seed = np.asarray(cotangent)
+        if seed.shape != data.shape:
+            raise ValueError(
+                f"the cotangent must have the tensor's shape {data.shape}, got {seed.shape}"
+            )
+        if not np.can_cast(seed.dtype, data.dtype, "same_kind"):
+            raise TypeError(f"a cotangent for dtype {data.dtype} cannot have dtype {seed.dtype}")
+        return seed.astype(data.dtype, copy=False)  # eq. cotangent
+
+
+def record(data: Array, parents: Sequence[AnyTensor], backward: Backward) -> AnyTensor:
+    """Make `data`, which was computed from `parents`, a tensor that can be differentiated.
+
+    `backward(g)` gets the gradient of the result, an array of `data`'s shape that it must not write
+    to, and returns one array of the parent's shape, or None, for each parent in order.
+    """
+    cls: type[AnyTensor] = type(parents[0])
+    needed = False
+    for parent in parents:
+        needed = needed or parent._requires_grad
+        if type(parent) is not cls and issubclass(type(parent), cls):
+            cls = type(parent)
+    result = cls.__new__(cls)
+    result._data = data if type(data) is np.ndarray else np.asarray(data)
+    result.grad = None
+    if needed and _recording.get() and result._data.dtype.kind == "f":
+        result._requires_grad = True
+        result._parents = tuple(parents)
+        result._backward = backward
+    else:
+        result._requires_grad = False
+        result._parents = ()
+        result._backward = None
+    return result
+
+
+def unbroadcast(share: Array, shape: tuple[int, ...]) -> Array:
+    """Sum `share` over the axes along which broadcasting repeated an array of `shape`.
+
+    Returns an array of `shape`; raises ValueError if `shape` does not broadcast to the share's.
+    """
+    if share.shape == shape:
+        return share
+    added = share.ndim - len(shape)
+    if added < 0 or any(n not in (1, m) for n, m in zip(shape, share.shape[added:], strict=True)):
+        raise ValueError(
+            f"unbroadcast: shape {shape} does not broadcast to {share.shape}, the share's shape"
+        )
+    stretched = (added + i for i, n in enumerate(shape) if n == 1)
+    total: Array = share.sum(axis=(*range(added), *stretched))  # eq. unbroadcast
+    return total.reshape(shape)
+
+
+class _Rule(NamedTuple):
+    """An operation z = function(x, y); from g, x, y, z to the shares of x and y, of z's shape."""
+
+    function: np.ufunc
+    to_left: Callable[[Array, Any, Any, Any], Any]
+    to_right: Callable[[Array, Any, Any, Any], Any]
+
+
+_ADD = _Rule(np.add, lambda g, x, y, z: g, lambda g, x, y, z: g)
+_SUBTRACT = _Rule(np.subtract, lambda g, x, y, z: g, lambda g, x, y, z: -g)
+_MULTIPLY = _Rule(np.multiply, lambda g, x, y, z: g * y, lambda g, x, y, z: g * x)
+_DIVIDE = _Rule(np.divide, lambda g, x, y, z: g / y, lambda g, x, y, z: -g * z / y)
+_POWER = _Rule(
+    np.power,
+    lambda g, x, y, z: g * _base_slope(x, y),
+    lambda g, x, y, z: g * _exponent_slope(x, z),
+)
+
+
+def _base_slope(x: Any, y: Any) -> Any:
+    if isinstance(y, (int, float)):
+        return y * x ** (y - 1 if y else y)
+    return y * x ** np.where(y == 0, y, y - 1)  # 0 * x**0, not 0 * x**-1
+
+
+def _exponent_slope(x: Any, z: Any) -> Any:
+    base = np.asarray(x, dtype=z.dtype)
+    return z * np.log(np.where(base == 0, 1, base))  # log(1) = 0 for a base of 0
+
+
+def _binary(rule: _Rule, left: AnyTensor | Constant, right: AnyTensor | Constant) -> AnyTensor:
+    """rule.function of two operands, at least one of them a tensor."""
+    x = left._data if isinstance(left, Tensor) else _constant(left)
+    y = right._data if isinstance(right, Tensor) else _constant(right)
+    if x is None or y is None:
+        return NotImplemented  # type: ignore[no-any-return]  # Python raises TypeError
+    try:
+        z = rule.function(x, y)
+    except ValueError:
+        _must_broadcast(rule.function, np.shape(x), np.shape(y))
+        raise
+    if isinstance(left, Tensor) and isinstance(right, Tensor):
+        if rule is _ADD and x.shape == y.shape:
+            return record(z, (left, right), _same_for_both)
+        return record(z, (left, right), partial(_both_shares, rule, left, right, x, y, z))
+    if isinstance(left, Tensor):
+        if rule is _ADD and z.shape == x.shape:
+            return record(z, (left,), _same)
+        return record(z, (left,), partial(_left_share, rule, x, y, z))
+    assert isinstance(right, Tensor)  # the operators call with one at least
+    return record(z, (right,), partial(_right_share, rule, x, y, z))
+
+
+def _constant(value: object) -> Any:
+    """A number or an array that is no tensor; None for anything else."""
+    if isinstance(value, (int, float)):
+        return value
+    return _real(value) if isinstance(value, (np.ndarray, np.generic)) else None
+
+
+def _both_shares(
+    rule: _Rule, left: Tensor, right: Tensor, x: Array, y: Array, z: Array, g: Array
+) -> tuple[Array | None, Array | None]:
+    return (
+        unbroadcast(rule.to_left(g, x, y, z), x.shape) if left._requires_grad else None,
+        unbroadcast(rule.to_right(g, x, y, z), y.shape) if right._requires_grad else None,
+    )
+
+
+def _left_share(rule: _Rule, x: Array, y: Any, z: Array, g: Array) -> tuple[Array]:
+    return (unbroadcast(rule.to_left(g, x, y, z), x.shape),)
+
+
+def _right_share(rule: _Rule, x: Any, y: Array, z: Array, g: Array) -> tuple[Array]:
+    return (unbroadcast(rule.to_right(g, x, y, z), y.shape),)
+
+
+def _same(g: Array) -> tuple[Array]:
+    return (g,)
+
+
+def _same_for_both(g: Array) -> tuple[Array, Array]:
+    return g, g
+
+
+def _count_uses(result: Tensor) -> dict[Tensor, int]:
+    """How often each tensor below `result` that requires grad is used on the way to it."""
+    uses = {result: 0}
+    stack = [result]
+    while stack:
+        node = stack.pop()
+        if node._backward is _released:
+            raise RuntimeError(
+                "backward() came to a graph that an earlier backward() has released: call the "
+                "earlier one with retain_graph=True, or compute the result again"
+            )
+        for parent in node._parents:
+            if parent._requires_grad:
+                if parent not in uses:
+                    uses[parent] = 0
+                    stack.append(parent)
+                uses[parent] += 1
+    return uses
+
+
+def _released(g: Array) -> Sequence[Array | None]:
+    """Stands in a node whose record is gone."""
+    raise RuntimeError("this node's record was released by an earlier backward()")
+
+
+def _real(data: ArrayLike) -> Array:
+    array = np.asarray(data)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"a Tensor holds bools, integers or floats, got dtype {array.dtype}")
+    return array
+
+
+def _must_be_floating(dtype: np.dtype[Any]) -> None:
+    if dtype.kind != "f":
+        raise TypeError(
+            f"only floating-point tensors can require grad, got dtype {dtype}: convert the data "
+            f"first, for example with .astype(np.float32)"
+        )
+
+
+def _must_broadcast(function: np.ufunc, left: tuple[int, ...], right: tuple[int, ...]) -> None:
+    for m, n in zip(reversed(left), reversed(right), strict=False):
+        if m != n and 1 not in (m, n):
+            raise ValueError(
+                f"{function.__name__}: shapes {left} and {right} do not fit together: counted "
+                f"from the right, two lengths must be equal or one of them 1, got {m} and {n}"
+            ) from None

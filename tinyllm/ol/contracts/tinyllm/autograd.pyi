@@ -1,0 +1,131 @@
+# Tangled from book/0-foundations/L0.1-tensor.md
+"""L0.1 Tensor and autograd: a numpy array that remembers how it was computed."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Self, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+__all__ = ["Tensor", "is_recording", "no_grad", "record", "unbroadcast"]
+
+Array: TypeAlias = NDArray[Any]
+Constant: TypeAlias = bool | int | float | np.generic | Array
+Backward: TypeAlias = Callable[[Array], Sequence[Array | None]]
+AnyTensor = TypeVar("AnyTensor", bound=Tensor)
+
+class Tensor:
+    """A numpy array of bools, integers or floats that remembers how it was computed.
+
+    Operations take tensors, numbers and arrays, broadcast as numpy does and give a new tensor of the
+    most derived class among the operands, in the dtype that numpy gives; a number of Python's own
+    takes the tensor's dtype. No operation writes into its operands. ValueError if shapes do not fit.
+    An array must not be written to between an operation and the walk back through it.
+    """
+
+    __slots__ = ("__weakref__", "_backward", "_data", "_parents", "_requires_grad", "grad")
+
+    __array_ufunc__: None
+    """None: numpy leaves `array + tensor` to the tensor."""
+
+    grad: Array | None
+    """The gradient, of the data's shape and dtype; None until `backward` has stored one."""
+
+    def __init__(self, data: ArrayLike, requires_grad: bool = False) -> None:
+        """A leaf that looks at `data` without copying. TypeError for other dtypes than bool, int,
+        float, and for `requires_grad` with a dtype that is not floating-point."""
+
+    @property
+    def data(self) -> Array:
+        """The numbers: a numpy array, not a copy. May be assigned; a `.grad` of another shape or
+        dtype is dropped then. TypeError for integers if the tensor requires grad."""
+    @data.setter
+    def data(self, value: ArrayLike) -> None: ...
+    @property
+    def requires_grad(self) -> bool:
+        """Whether `backward` works out a gradient for this tensor. May be set on leaves
+        (RuntimeError on results), to True for floating-point data only (TypeError)."""
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None: ...
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of each axis."""
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of each number."""
+    @property
+    def ndim(self) -> int:
+        """How many axes there are."""
+    @property
+    def size(self) -> int:
+        """How many numbers there are."""
+    def backward(self, cotangent: ArrayLike | None = None, retain_graph: bool = False) -> None:
+        """Add the derivatives of sum(cotangent * self) to `.grad` of the leaves that require grad.
+
+        `cotangent`: this tensor's shape (else ValueError), a dtype that casts to this one's within
+        its kind (else TypeError); None means 1 and wants a tensor of size 1 (else ValueError).
+        The stored gradients share no memory with anything. The walked graph is released unless
+        `retain_graph`; a released one raises RuntimeError before any gradient changes. RuntimeError
+        also if this tensor does not require grad. Any depth: no recursion.
+        """
+    def detach(self) -> Self:
+        """A leaf that does not require grad and looks at the same array."""
+    def numpy(self) -> Array:
+        """The array itself: the same object as `data`."""
+    def item(self) -> float:
+        """The number of a tensor of size 1 (else ValueError), as one of Python's own."""
+    def __float__(self) -> float:
+        """The same as `item()`, as a float."""
+    def __bool__(self) -> bool:
+        """numpy's truth of the data."""
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
+        """For `numpy.asarray(tensor)`. TypeError if the tensor requires grad."""
+    def __neg__(self) -> Self: ...
+    def __add__(self, other: Self | Constant) -> Self: ...
+    def __radd__(self, other: Constant) -> Self: ...
+    def __sub__(self, other: Self | Constant) -> Self: ...
+    def __rsub__(self, other: Constant) -> Self: ...
+    def __mul__(self, other: Self | Constant) -> Self: ...
+    def __rmul__(self, other: Constant) -> Self: ...
+    def __truediv__(self, other: Self | Constant) -> Self: ...
+    def __rtruediv__(self, other: Constant) -> Self: ...
+    def __pow__(self, other: Self | Constant) -> Self:
+        """Elementwise power. The slope of x**0 in x is 0, also at x = 0."""
+    def __rpow__(self, other: Constant) -> Self: ...
+    def exp(self) -> Self:
+        """e to the power of each number."""
+    def log(self) -> Self:
+        """The natural logarithm of each number."""
+    def sqrt(self) -> Self:
+        """The square root of each number."""
+    def tanh(self) -> Self:
+        """The hyperbolic tangent of each number."""
+    def astype(self, dtype: DTypeLike) -> Self:
+        """The same numbers in another dtype; the gradient comes back in this one's."""
+
+def record(data: Array, parents: Sequence[AnyTensor], backward: Backward) -> AnyTensor:
+    """Make `data`, which was computed from `parents` (at least one), a tensor.
+
+    `backward(g)` gets the gradient of the result, an array of `data`'s shape and dtype that it must
+    not write to, and returns one array of the parent's shape, or None, for each parent in order;
+    `Tensor.backward` raises ValueError otherwise, and casts to the parent's dtype. It may look at
+    `parent.requires_grad` to leave work out. The result has the most derived class among the
+    parents (of unrelated classes, the first). If no parent requires grad, inside `no_grad()`, or if
+    `data` is not floating-point, nothing is kept and the result does not require grad.
+    """
+
+def unbroadcast(share: Array, shape: tuple[int, ...]) -> Array:
+    """Sum `share` over the axes along which broadcasting repeated an array of `shape`.
+
+    Returns an array of `shape`; raises ValueError if `shape` does not broadcast to the share's.
+    """
+
+def no_grad() -> AbstractContextManager[None]:
+    """Inside the block, or the function it decorates, operations are not recorded.
+
+    Blocks nest; each thread has its own state.
+    """
+
+def is_recording() -> bool:
+    """Whether operations are recorded here and now: True, except inside `no_grad()`."""
