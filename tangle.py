@@ -156,11 +156,12 @@ def scan(chapter: Chapter, book: Book) -> None:
         if at < 0:
             return
         start, stop = text.rfind("\n", 0, at) + 1, find("\n", at)
-        prefix, opener = text[start:at], text[at:stop] if stop >= 0 else text[at:]
-        info = opener.lstrip(opener[0])
-        fence = opener[: len(opener) - len(info)]
-        position = at + len(fence)
-        if prefix and not re.fullmatch(OPENER_PREFIX, prefix) or "`" in info and fence[0] == "`":
+        stop = stop if stop >= 0 else len(text)
+        prefix, mark, after = text[start:at], text[at], at + 3
+        while text[after : after + 1] == mark:
+            after += 1
+        fence, info, position = text[at:after], text[after:stop], after
+        if prefix and not re.fullmatch(OPENER_PREFIX, prefix) or mark == "`" and "`" in info:
             continue
         line += text.count("\n", counted, start)
         counted = start
@@ -169,11 +170,11 @@ def scan(chapter: Chapter, book: Book) -> None:
         except ValueError as error:
             attributes, wrong = NOTHING, str(error)
         block = Block(chapter, line, line, prefix, fence, attributes, "")
-        if prefix.isspace() and is_indented_code(text, start, columns(prefix)):
+        if prefix and prefix.isspace() and is_indented_code(text, start, columns(prefix)):
             if block.file or block.name or block.patch:
                 book.warn(block, "this fence stands in indented code, so it is text and no block")
             continue
-        close, resume = find_close(text, stop, prefix, fence) if stop >= 0 else (-1, -1)
+        close, resume = find_close(text, stop, prefix, fence)
         if close < 0:
             book.fault(block, f"fence is not closed: no line of {fence} follows that ends it")
             continue
@@ -195,14 +196,10 @@ def scan(chapter: Chapter, book: Book) -> None:
 
 def find_close(text: str, stop: int, prefix: str, fence: str) -> tuple[int, int]:
     """(start, end) of the line that closes a fence whose opener ends at `stop`; (-1, -1) without one."""
-    quick = text.find("\n" + fence, stop)
-    if (
-        not prefix
-        and quick >= 0
-        and text[quick + 1 + len(fence) : quick + 2 + len(fence)] in ("", "\n")
-    ):
-        if text.find(fence, stop, quick) < 0:
-            return quick + 1, quick + 1 + len(fence)
+    at = text.find(fence, stop)
+    end = at + len(fence)
+    if at > 0 and not prefix and text[at - 1] == "\n" and text[end : end + 1] in ("", "\n"):
+        return at, end  # as nearly every block ends
     at = stop
     depth, width = prefix.count(">"), columns(strip_quotes(spaces_for(prefix))) if prefix else 0
     while (at := text.find(fence, at)) >= 0:
@@ -471,7 +468,11 @@ def link(book: Book, *, join: bool = False) -> None:
                     f"chunk {name!r} already goes to {taken[name]!r}; one chunk makes one file",
                 )
     for block, path in tangled:
-        add_to_chunk(book, block, block.name or book.targets[path], join)
+        name = block.name or book.targets[path]
+        if name in book.chunks:
+            continue_chunk(book, block, name, join)
+        else:
+            book.chunks[name] = [block]
     for name, blocks in book.chunks.items():
         if name[:5] != "file=" and all("append" in block.classes for block in blocks):
             book.fault(blocks[0], f".append, but no block defines {name!r} to append to")
@@ -483,10 +484,11 @@ def link(book: Book, *, join: bool = False) -> None:
         faults.sort(key=lambda fault: (order.get(fault.path, -1), fault.line))
 
 
-def add_to_chunk(book: Book, block: Block, name: str, join: bool) -> None:
-    blocks = book.chunks.setdefault(name, [])
+def continue_chunk(book: Book, block: Block, name: str, join: bool) -> None:
+    """Add a later block to a chunk; that it may, it has to say when the chunk is another chapter's."""
+    blocks = book.chunks[name]
     blocks.append(block)
-    if len(blocks) == 1 or join or name[:5] == "file=" or "append" in block.classes:
+    if join or name[:5] == "file=" or "append" in block.classes:
         return
     owner = next((other for other in blocks if "append" not in other.classes), block)
     if owner.chapter is not block.chapter:
@@ -611,7 +613,10 @@ def split_items(block: Block, chunks) -> list[tuple]:
 def check_references(book: Book) -> None:
     """Split every chunk into its items; find undefined and unused chunks, cycles, and text that is nearly a reference."""
     chunks, used = book.chunks, set(book.targets.values())
+    order = dict(zip(chunks, range(len(chunks))))
+    only_forward = True
     for name, blocks in chunks.items():
+        here = order[name]
         items = book.items[name] = split_items(blocks[0], chunks)
         for block in blocks[1:]:
             items += split_items(block, chunks)
@@ -619,8 +624,9 @@ def check_references(book: Book) -> None:
             if referred is None:
                 if "<<" in text:
                     warn_almost(book, block, start, text)
-            elif referred in chunks:
+            elif referred in order:
                 used.add(referred)
+                only_forward = only_forward and here < order[referred]
             else:
                 line = line_of(block, start)
                 book.fault(block, f"chunk {referred!r} is undefined{nearest(book, referred)}", line)
@@ -628,7 +634,8 @@ def check_references(book: Book) -> None:
         block = chunks[name][0]
         if not block.classes:  # {.figure} and the like are run by somebody else
             book.warn(block, f"chunk {name!r} is used nowhere, so its code is in no file")
-    check_cycles(book)
+    if not only_forward:  # references to chunks that come later close no circle
+        check_cycles(book)
 
 
 def line_of(block: Block, start: int) -> int:
