@@ -1,0 +1,78 @@
+# Tangled from book/workshop/benchmarks.md
+"""CPU time and peak memory of the tangler against a bare reader and, where it is installed, Entangled."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+TANGLE = HERE.parents[1] / "tangle.py"
+ROUNDS = 9
+
+
+def run(command, folder):
+    """(CPU milliseconds, peak MiB) of one process started in an empty folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    process = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(map(str, command))}: ended with status {status}")
+    return 1000 * (usage.ru_utime + usage.ru_stime), usage.ru_maxrss / 1024
+
+
+def rivals(book):
+    """name -> command, each to be started in an empty folder."""
+    found = {
+        "bare reader": [sys.executable, HERE / "bare_reader.py", book, "."],
+        "tangle.py": [sys.executable, TANGLE, book, "--bare"],
+    }
+    entangled = shutil.which("entangled") or shutil.which(
+        "entangled", path=Path(sys.executable).parent
+    )
+    if entangled:
+        script = (
+            "import pathlib, shutil, sys; shutil.copytree(sys.argv[1], 'docs');"
+            "pathlib.Path('entangled.toml').write_text("
+            '\'version = "2.0"\\nannotation = "naked"\\nwatch_list = ["docs/*.md"]\\n\');'
+            "sys.argv = ['entangled', 'tangle']; from entangled.main import cli; cli()"
+        )
+        python = Path(entangled).resolve().parent / "python"
+        found["Entangled"] = [python if python.exists() else sys.executable, "-c", script, book]
+    return found
+
+
+def main():
+    print(
+        f"tangling, {platform.system()} {platform.machine()}, Python {platform.python_version()},"
+    )
+    print(f"{os.cpu_count()} cores, one process at a time, least of {ROUNDS} runs each\n")
+    print(f"{'book':<26}{'program':<14}{'CPU ms':>8}{'ratio':>8}{'peak MiB':>10}")
+    with tempfile.TemporaryDirectory() as scratch:
+        for chapters in (20, 200):
+            book = Path(scratch, f"book{chapters}")
+            subprocess.run(
+                [sys.executable, HERE / "generate_book.py", book, str(chapters)], check=True
+            )
+            commands = rivals(book)
+            runs = {name: [] for name in commands}
+            for _ in range(ROUNDS):
+                for name, command in commands.items():
+                    runs[name].append(run(command, Path(scratch, "out")))
+            least = min(cpu for cpu, _ in runs["bare reader"])
+            for name, measured in runs.items():
+                cpu, peak = min(c for c, _ in measured), max(m for _, m in measured)
+                title = (
+                    f"{30 * chapters} blocks, {chapters} chapters" if name == "bare reader" else ""
+                )
+                print(f"{title:<26}{name:<14}{cpu:>8.0f}{cpu / least:>8.2f}{peak:>10.1f}")
+
+
+if __name__ == "__main__":
+    main()
