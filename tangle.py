@@ -24,6 +24,7 @@ RECORD = ".tangle.json"
 STAGING = ".tangle-tmp"
 TAB_STOP = 4
 LARGEST_FILE = 64 * 2**20
+COST_OF_PIECE = 100  # bytes that a stretch of text costs beside its characters
 
 Fault = namedtuple("Fault", "path line message")
 
@@ -111,7 +112,10 @@ def find_chapters(sources) -> list[tuple[str, str]]:
                 folders[:] = [f for f in folders if f[0] != "." and f != "node_modules"]
                 inside = folder[len(source) :].strip(os.sep).split(os.sep)
                 below += [
-                    [*filter(None, inside), f] for f in files if f.endswith((".md", ".markdown"))
+                    [*filter(None, inside), name]
+                    for name in files
+                    if name.endswith((".md", ".markdown"))
+                    and os.path.isfile(os.path.join(folder, name))
                 ]
             found += [(os.path.join(source, *parts), "/".join(parts)) for parts in sorted(below)]
         elif os.path.exists(source):
@@ -505,24 +509,30 @@ def continue_chunk(book: Book, block: Block, name: str, join: bool) -> None:
 
 def clean_target(book: Book, block: Block) -> str | None:
     """The target's path from the root, with forward slashes; None, and a fault, when it is no path inside the root."""
-    given = block.file
+    wrong = wrong_path(block.file)
+    if wrong:
+        book.fault(block, f"target {block.file!r} {wrong}")
+        return None
+    return posixpath.normpath(block.file)
+
+
+def wrong_path(given: str) -> str:
+    """Why nothing may be written to, or deleted at, a path that was given; "" when it may."""
     path = posixpath.normpath(given)
+    parts = path.lower().split("/")
     if not given:
-        wrong = "target is empty; write file=PATH"
-    elif "\\" in given:
-        wrong = f"target {given!r} holds a backslash; write it with forward slashes"
-    elif not given.isprintable():
-        wrong = f"target {given!r} holds a control character"
-    elif path.startswith(("/", "../")) or path == ".." or given[1:2] == ":":
-        wrong = f"target {given!r} is outside the output folder; write a path inside it"
-    elif path == "." or given.endswith(("/", "/.")):
-        wrong = f"target {given!r} is a folder; name a file in it"
-    elif ".git" in path.lower().split("/") or path.split("/")[0] in (RECORD, STAGING):
-        wrong = f"target {given!r} belongs to git or to the tangler; choose another"
-    else:
-        return path
-    book.fault(block, wrong)
-    return None
+        return "is empty; write file=PATH"
+    if "\\" in given:
+        return "holds a backslash; write it with forward slashes"
+    if not given.isprintable():
+        return "holds a control character"
+    if path.startswith(("/", "../")) or path == ".." or given[1:2] == ":":
+        return "is outside the output folder; write a path inside it"
+    if path == "." or given.endswith(("/", "/.")):
+        return "is a folder; name a file in it"
+    if ".git" in parts or parts[0].startswith(RECORD) or path.lower().endswith(STAGING):
+        return "belongs to git or to the tangler; choose another"
+    return "belongs to the tangler; choose another" if parts[0] == STAGING else ""
 
 
 def read_mode(book: Book, block: Block, path: str) -> None:
@@ -634,8 +644,11 @@ def check_references(book: Book) -> None:
         block = chunks[name][0]
         if not block.classes:  # {.figure} and the like are run by somebody else
             book.warn(block, f"chunk {name!r} is used nowhere, so its code is in no file")
-    if not only_forward:  # references to chunks that come later close no circle
-        check_cycles(book)
+    if only_forward:  # references to chunks that come later close no circle
+        check_sizes(book, reversed(chunks))
+    else:
+        done = check_cycles(book)
+        check_sizes(book, done if not book.faults else ())
 
 
 def line_of(block: Block, start: int) -> int:
@@ -664,20 +677,35 @@ def nearest(book: Book, name: str, names=None) -> str:
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
-def check_cycles(book: Book) -> None:
-    """Depth first and without recursion; every reference that closes a circle is told once, with the whole circle."""
+def check_sizes(book: Book, order) -> None:
+    """Chunks that double each other reach any size in a few lines; `order` has a chunk behind all it refers to."""
+    sizes: dict[str, int] = {}
+    for name in order:
+        size = 0
+        for _, _, text, referred, _ in book.items[name]:
+            size += COST_OF_PIECE + (len(text) if referred is None else sizes.get(referred, 0))
+        sizes[name] = size
+    for target, name in book.targets.items():
+        if sizes.get(name, 0) > LARGEST_FILE:
+            wrong = f"target {target!r} would be larger than {LARGEST_FILE >> 20} MiB"
+            book.fault(book.chunks[name][0], wrong)
+
+
+def check_cycles(book: Book):
+    """Depth first and without recursion; every reference that closes a circle is told once, with the whole circle.
+    Returns the chunks, each behind those that it refers to."""
     graph = {
         name: refs
         for name, items in book.items.items()
         if (refs := [i for i in items if i[3] in book.chunks])
     }
-    done = book.chunks.keys() - graph.keys()
+    done = dict.fromkeys(name for name in book.chunks if name not in graph)
     for root in graph:
         path, steps, ahead = {root: 0}, [], [iter(graph[root])]
         while ahead and root not in done:
             step = next(ahead[-1], None)
             if step is None:
-                done.add(path.popitem()[0])
+                done[path.popitem()[0]] = None
                 ahead.pop()
                 del steps[-1:]
             elif step[3] in path:
@@ -691,6 +719,7 @@ def check_cycles(book: Book) -> None:
                 path[step[3]] = len(path)
                 steps.append(step)
                 ahead.append(iter(graph[step[3]]))
+    return done
 
 
 # ---- expansion
@@ -714,9 +743,9 @@ def expand_items(book: Book, name: str, items=None) -> list[tuple]:
                     text = pad_lines(text, pad, fresh)
                 pieces.append((text, block, start, pad, via))
                 fresh = text[-1] == "\n"
-                room -= len(text)
+                room -= len(text) + COST_OF_PIECE
                 continue
-            room -= 1
+            room -= COST_OF_PIECE
             if room < 0:
                 raise OverflowError(name)
             stack.append((work, pad, via, inside))
@@ -830,7 +859,9 @@ COMMENT_STYLES = {
 PROLOGUE = r"""(?xi)
     (?:\#!.*\n)?
     (?:\#.*coding[:=][ \t]*[-\w.]+.*\n | \#[ \t]*(?:syntax|escape|check)[ \t]*=.*\n)*
-    (?:\#[ ]---\n(?:\#.*\n)*?\#[ ]---\n | ---\n(?:.*\n)*?---\n | <\?.*\n | <!DOCTYPE.*\n | @charset.*\n)?"""
+    (?:\#[ ]---\n(?:\#.*\n)*?\#[ ]---\n
+      | <\?.*\n | <!DOCTYPE[^>\[]*(?:\[[^\]]*\])?[^>]*>.*\n | @charset.*\n)?"""
+FRONT_MATTER = r"---\n(?:.*\n)*?---\n"  # of a page
 
 
 def add_header(book: Book, target: str, pieces: list[tuple]) -> None:
@@ -842,12 +873,11 @@ def add_header(book: Book, target: str, pieces: list[tuple]) -> None:
     blocks = book.chunks[book.targets[target]]
     chapters = list(dict.fromkeys(chapter_title(block.chapter) for block in blocks))
     more = f" and {len(chapters) - 1} more" if len(chapters) > 1 else ""
-    header = (style.format(f"Tangled from {chapters[0]}{more}") + "\n", pieces[0][1], -1, "", None)
-    kept = (
-        re.match(PROLOGUE, "".join([piece[0] for piece in pieces])).end()
-        if pieces[0][0][0] in "#<-@"
-        else 0
-    )
+    line = style.format(f"Tangled from {without_comment_ends(chapters[0])}{more}") + "\n"
+    text = "".join([piece[0] for piece in pieces])
+    front_matter = FRONT_MATTER if "<!--" in style else r"(?!)"
+    found = re.match(front_matter, text) or re.match(PROLOGUE, text)
+    kept, header = found.end(), (line, pieces[0][1], -1, "", None)
     for number, (text, block, start, *rest) in enumerate(pieces):
         if kept < len(text):
             split = [
@@ -867,6 +897,12 @@ def chapter_title(chapter: Chapter) -> str:
         return chapter.name
     folder = os.path.abspath(chapter.path)[: -len(chapter.name) - 1]
     return f"{os.path.basename(folder)}/{chapter.name}"
+
+
+def without_comment_ends(title: str) -> str:
+    """`title` as it can stand in a comment of any format: on one line, and ending none."""
+    title = title if title.isprintable() else ascii(title)[1:-1]
+    return title.replace("--", "- -").replace("*/", "* /").replace("*)", "* )")
 
 
 # ---- variants
@@ -939,18 +975,22 @@ def check_variants(book: Book) -> None:
     for blocks in book.variants.values():
         files = [block for block in blocks if block.file is not None]
         for block in files[1:]:
-            if block.file != files[0].file:
+            if posixpath.normpath(block.file) != posixpath.normpath(files[0].file):
                 book.fault(block, f"this variant already goes to {files[0].file!r} at {files[0]}")
         try:
-            for chunk, block in patched(book, blocks).items():
-                for _, _, _, name, _ in split_items(block, book.chunks):
-                    if name is not None and (wrong := bad_reference(book, chunk, name)):
+            changed = {
+                chunk: split_items(block, book.chunks)
+                for chunk, block in patched(book, blocks).items()
+            }
+            for chunk, items in changed.items():
+                for name in [item[3] for item in items if item[3] is not None]:
+                    if wrong := bad_reference(book, book.items | changed, chunk, name):
                         book.fault(blocks[0], f"patch refers to chunk {name!r}, {wrong}")
         except ValueError as error:
             book.fault(error.args[1], error.args[0])
 
 
-def bad_reference(book: Book, chunk: str, name: str) -> str | None:
+def bad_reference(book: Book, items, chunk: str, name: str) -> str | None:
     if name not in book.chunks:
         return f"which is undefined{nearest(book, name)}"
     seen, ahead = set(), [name]
@@ -960,7 +1000,7 @@ def bad_reference(book: Book, chunk: str, name: str) -> str | None:
             return f"which contains {chunk!r}: a cycle"
         if now not in seen:
             seen.add(now)
-            ahead += [item[3] for item in book.items.get(now, ()) if item[3] is not None]
+            ahead += [item[3] for item in items.get(now, ()) if item[3] is not None]
     return None
 
 
@@ -1024,27 +1064,22 @@ def unified(before: str, after: str, old_name: str, new_name: str) -> list[str]:
 def products(book: Book, *, bare: bool = False) -> dict[str, str]:
     """path -> text of all that a book without faults makes: targets, and the diffs of variants that name a file.
 
-    Adds a fault for a file that grows beyond LARGEST_FILE and for a variant that changes no file.
+    Adds a fault for a variant that changes no file, or makes one larger than LARGEST_FILE.
     """
-    made = {}
-    for target, name in book.targets.items():
-        try:
-            made[target] = expand(book, target, bare=bare)
-        except OverflowError:
-            book.fault(
-                book.chunks[name][0],
-                f"target {target!r} would be larger than {LARGEST_FILE >> 20} MiB",
-            )
-            return made
+    made = {target: expand(book, target, bare=bare) for target in book.targets}
     cache: dict = {}
     for blocks in book.variants.values():
         block = next((b for b in blocks if b.file is not None), None)
-        if block is not None:
-            diff = made[posixpath.normpath(block.file)] = variant_diff(
-                book, blocks, bare=bare, cache=cache
-            )
-            if not diff:
-                book.fault(block, f"patch of {block.patch!r} changes no file that the book makes")
+        if block is None:
+            continue
+        try:
+            diff = variant_diff(book, blocks, bare=bare, cache=cache)
+        except OverflowError:
+            book.fault(block, f"patch makes a file larger than {LARGEST_FILE >> 20} MiB")
+            continue
+        if not diff:
+            book.fault(block, f"patch of {block.patch!r} changes no file that the book makes")
+        made[posixpath.normpath(block.file)] = diff
     return made
 
 
@@ -1073,8 +1108,8 @@ def load_record(root: str) -> tuple[dict[str, Entry], str]:
         match = re.fullmatch(
             r'\s*"((?:[^"\\]|\\.)*)": "([0-9a-f ]+)(?: mode=([0-7]{3}))?",?\s*', line
         )
-        if match:
-            path = match[1].replace('\\"', '"')
+        path = match[1].replace('\\"', '"') if match else ""
+        if match and not wrong_path(path):
             hashes = match[2].split() + list(entries[path].hashes if path in entries else ())
             entries[path] = Entry(hashes, int(match[3], 8) if match[3] else None)
         elif line.strip() not in ("", "{", "}"):
@@ -1112,11 +1147,13 @@ class Plan:
 
     `writes`: path -> (new bytes, old bytes or None, permission bits or None). `modes`: path -> bits for a file whose
     bytes are right. `deletes`: path -> its bytes. `edited`: path -> (text from the book or None, bytes on disk,
-    whether the record knows the path). `entries`: the record afterwards. `same`: how many files are right.
+    whether the record knows the path, permission bits). `gone`: paths of the record where nothing is any more.
+    `entries`: the record afterwards. `same`: how many files are right.
     """
 
     def __init__(self):
         self.writes, self.modes, self.deletes, self.edited, self.entries = {}, {}, {}, {}, {}
+        self.gone = []
         self.same = 0
 
 
@@ -1128,30 +1165,44 @@ class Disk:
         self.kinds = {"": self.kind("")}
 
     def kind(self, path: str) -> str:
+        """`file`, `folder`, `nothing`, or what is wrong with the place."""
         try:
             mode = os.lstat(os.path.join(self.root, path)).st_mode & 0o170000
         except (FileNotFoundError, NotADirectoryError):
             return "nothing"
-        return {0o040000: "folder", 0o120000: "link", 0o100000: "file"}.get(mode, "device")
+        except OSError as error:
+            return f"cannot be written: {error.strerror}"
+        kinds = {0o040000: "folder", 0o100000: "file", 0o120000: "is a link on disk"}
+        return kinds.get(mode, "is a device on disk")
 
-    def obstacle(self, path: str, going) -> tuple[str, str]:
-        """(kind of what stands at the path, what is wrong with writing there or ""). `going`: files to be deleted."""
+    def look(self, path: str, going) -> str:
+        """As `kind`, with all folders on the way looked at too. `going`: files that will have been deleted."""
         folder = ""
         for part in path.split("/")[:-1]:
             folder = f"{folder}/{part}" if folder else part
             kind = self.kinds.get(folder) or self.kinds.setdefault(folder, self.kind(folder))
             if kind == "nothing" or kind == "file" and folder in going:
-                return "nothing", ""
+                return "nothing"
             if kind != "folder":
-                return kind, f"goes through the {kind} {folder!r}"
+                return f"goes through {folder!r}, which {kind if kind != 'file' else 'is a file'}"
         kind = self.kind(path) if self.kinds[""] == "folder" else "nothing"
-        if kind == "folder" and all(
-            f"{os.path.relpath(inside, self.root)}/{file}".replace(os.sep, "/") in going
-            for inside, _, files in os.walk(os.path.join(self.root, path))
-            for file in files
-        ):
-            return "nothing", ""
-        return kind, f"is a {kind} on disk" if kind in ("folder", "link", "device") else ""
+        if kind == "folder":
+            return "nothing" if self.is_husk(path, going) else "is a folder on disk"
+        return kind
+
+    def is_husk(self, path: str, going) -> bool:
+        """Whether a folder holds no more than folders, bytecode, and files that are going."""
+        for inside, folders, files in os.walk(os.path.join(self.root, path)):
+            here = os.path.relpath(inside, self.root).replace(os.sep, "/")
+            if any(os.path.islink(os.path.join(inside, name)) for name in folders):
+                return False
+            if not all(f"{here}/{name}" in going or is_bytecode(inside, name) for name in files):
+                return False
+        return True
+
+
+def is_bytecode(folder: str, name: str) -> bool:
+    return os.path.basename(folder) == "__pycache__" and name.endswith(".pyc")
 
 
 def make_plan(
@@ -1161,41 +1212,33 @@ def make_plan(
     plan, disk = Plan(), Disk(root)
     chapters = {os.path.realpath(chapter.path) for chapter in book.chapters}
     homes = tuple(os.path.realpath(source) + os.sep for source in sources if os.path.isdir(source))
+
+    def is_source(path):
+        full = os.path.join(disk.root, path)
+        in_book = path.endswith((".md", ".markdown")) and full.startswith(homes or ("\0",))
+        return in_book or full in chapters
+
     for path in known:
-        inside = (
-            path not in made
-            and path == posixpath.normpath(path)
-            and path[:1] not in "/."
-            and "\\" not in path
-        )
-        if inside and disk.obstacle(path, ()) == ("file", ""):
-            with open(os.path.join(root, path), "rb") as file:
-                old = file.read()
+        kind = "made" if path in made or is_source(path) else disk.look(path, ())
+        if kind == "file":
+            old = read_bytes(os.path.join(disk.root, path))
             if digest(old) in known[path].hashes:
                 plan.deletes[path] = old
             else:
-                plan.edited[path] = None, old, True
+                plan.edited[path] = None, old, True, None
+        elif kind == "nothing":
+            plan.gone.append(path)
     for path, text in made.items():
-        full = os.path.join(disk.root, path)
-        kind, wrong = disk.obstacle(path, plan.deletes)
-        if (
-            full in chapters
-            or path.endswith((".md", ".markdown"))
-            and full.startswith(homes or ("\0",))
-        ):
-            wrong = "is a source file: a chapter, or where the next run would take it for one"
-        if wrong:
-            block = next(
-                b
-                for c in book.chapters
-                for b in c.blocks
-                if b.file and posixpath.normpath(b.file) == path
-            )
-            book.fault(block, f"target {path!r} {wrong}; choose another, or move that away")
-        else:
-            compare(
-                plan, book, path, text.encode(), full if kind == "file" else None, known.get(path)
-            )
+        kind = disk.look(path, plan.deletes)
+        if is_source(path):
+            kind = "is a source file: a chapter, or where the next run would take it for one"
+        if kind not in ("file", "nothing"):
+            blocks = [b for c in book.chapters for b in c.blocks if b.file]
+            block = next(b for b in blocks if posixpath.normpath(b.file) == path)
+            book.fault(block, f"target {path!r} {kind}; choose another, or move that away")
+            continue
+        full = os.path.join(disk.root, path) if kind == "file" else None
+        compare(plan, book, path, text.encode(), full, known.get(path))
     return plan
 
 
@@ -1208,8 +1251,7 @@ def compare(
     old = bits = None
     if full is not None:
         bits = os.stat(full).st_mode & 0o777
-        with open(full, "rb") as file:
-            old = file.read()
+        old = read_bytes(full)
     if mode is None and entry is not None and entry.mode is not None:
         mode = 0o666 & ~umask()  # the chapter asked for a mode once and does so no more
     if old == data:
@@ -1220,7 +1262,7 @@ def compare(
     elif old is None or entry is not None and digest(old) in entry.hashes:
         plan.writes[path] = data, old, bits if mode is None else mode
     else:
-        plan.edited[path] = data.decode(), old, entry is not None
+        plan.edited[path] = data.decode(), old, entry is not None, bits if mode is None else mode
 
 
 def umask() -> int:
@@ -1252,18 +1294,20 @@ class Lock:
             os.close(self.handle)
 
 
-def carry_out(plan: Plan, root: str, known: dict[str, Entry], *, force: bool = False) -> None:
+def carry_out(
+    plan: Plan, root: str, known: dict[str, Entry], *, force: bool = False, damaged: bool = False
+) -> None:
     """Write, delete and set modes as planned: all or nothing. `force` discards the edits that are in the way.
 
     The new contents are written aside first. Then the record learns old and new hashes; a run that is killed from here
     on leaves only files that the next run knows. Then the files change place. Raises OSError, with all put back.
     """
     writes, deletes = dict(plan.writes), dict(plan.deletes)
-    for path, (text, old, _) in plan.edited.items() if force else ():
+    for path, (text, old, _, mode) in plan.edited.items() if force else ():
         if text is None:
             deletes[path] = old
         else:
-            writes[path] = text.encode(), old, None
+            writes[path] = text.encode(), old, mode
     staging = os.path.join(root, STAGING)
     clear(staging)
     if writes or deletes or plan.modes:
@@ -1277,15 +1321,33 @@ def carry_out(plan: Plan, root: str, known: dict[str, Entry], *, force: bool = F
             for path, (_, old, _) in writes.items():
                 hashes, mode = plan.entries[path]
                 both[path] = Entry(hashes if old is None else [digest(old), *hashes], mode)
+            before = read_bytes(os.path.join(root, RECORD))
             save_record(root, both)
-            change_places(root, staging, writes, deletes)
+            try:
+                change_places(root, staging, writes, deletes)
+            except OSError:
+                put_back(os.path.join(root, RECORD), before)
+                raise
             for path, mode in plan.modes.items():
                 os.chmod(os.path.join(root, path), mode)
             save_record(root, plan.entries)
         finally:
             clear(staging)
-    elif plan.entries != known:
+    elif plan.entries != known or damaged:
         save_record(root, plan.entries)
+    remove_empty_folders(root, plan.gone)
+
+
+def put_back(path: str, data: bytes | None, mode: int | None = None) -> None:
+    """Make a file what it was before a run that failed."""
+    if data is None:
+        os.remove(path)
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    write_new(path + STAGING, data)
+    if mode is not None:
+        os.chmod(path + STAGING, mode)
+    os.replace(path + STAGING, path)
 
 
 def clear(staging: str) -> None:
@@ -1301,25 +1363,29 @@ def change_places(root: str, staging: str, writes, deletes) -> None:
     try:
         for path, old in deletes.items():
             os.remove(os.path.join(root, path))
-            done.append((path, old))
+            done.append((path, old, None))
         remove_empty_folders(root, deletes)
-        for number, (path, (_, old, _)) in enumerate(writes.items()):
+        for number, (path, (_, old, mode)) in enumerate(writes.items()):
             full = os.path.join(root, path)
             if (folder := os.path.dirname(full)) not in folders:
                 os.makedirs(folder, exist_ok=True)
                 folders.add(folder)
+            if old is None and os.path.isdir(full):
+                remove_husk(full)
             os.replace(f"{staging}/{number}", full)
-            done.append((path, old))
+            done.append((path, old, mode))
     except OSError:
-        for path, old in reversed(done):
-            full = os.path.join(root, path)
-            if old is None:
-                os.remove(full)
-            else:
-                os.makedirs(os.path.dirname(full), exist_ok=True)
-                write_new(f"{staging}/back", old)
-                os.replace(f"{staging}/back", full)
+        for path, old, mode in reversed(done):
+            put_back(os.path.join(root, path), old, mode)
         raise
+
+
+def remove_husk(folder: str) -> None:
+    """Remove a folder in which only folders and bytecode are left."""
+    for inside, _, files in os.walk(folder, topdown=False):
+        for name in files:
+            os.remove(os.path.join(inside, name))
+        os.rmdir(inside)
 
 
 def remove_empty_folders(root: str, deleted) -> None:
@@ -1331,14 +1397,18 @@ def remove_empty_folders(root: str, deleted) -> None:
             for name in os.listdir(cache):
                 if name.startswith(base[:-2]) and name.endswith(".pyc"):
                     os.remove(os.path.join(cache, name))
-            folder = f"{folder}/__pycache__" if folder else "__pycache__"
-        while folder:
-            try:
-                os.rmdir(os.path.join(root, folder))
-            except OSError:
-                if not folder.endswith("__pycache__"):
-                    break
+            remove_if_empty(cache)
+        while folder and remove_if_empty(os.path.join(root, folder)):
             folder = folder.rpartition("/")[0]
+
+
+def remove_if_empty(folder: str) -> bool:
+    """Whether the folder is gone afterwards."""
+    try:
+        os.rmdir(folder)
+    except OSError:
+        return not os.path.lexists(folder)
+    return True
 
 
 # ---- from generated lines to chapter lines, and back
@@ -1350,7 +1420,7 @@ def locate(book: Book, place: str, root: str = ".", *, bare: bool = False) -> li
     Raises LookupError, saying what the book knows, when there is none.
     """
     path, _, number = place.rpartition(":")
-    if not path or not number.isdecimal():
+    if not path or "\0" in path or not re.fullmatch("[0-9]{1,9}", number):
         raise LookupError(f"{place!r} is not PATH:LINE")
     line = int(number)
     target = target_of(book, path, root)
@@ -1371,12 +1441,27 @@ def locate(book: Book, place: str, root: str = ".", *, bare: bool = False) -> li
         )
     made = []
     for target in book.targets:
-        for index, (block, origin) in enumerate(origins(target_tuples(book, target, bare)), 1):
-            if block.chapter is chapter and block.line < origin == line:
-                made.append(f"{os.path.normpath(os.path.join(root, target))}:{index}")
+        place_on_disk = os.path.normpath(os.path.join(root, target))
+        pieces = target_tuples(book, target, bare)
+        made += [f"{place_on_disk}:{index}" for index in lines_from(pieces, chapter, line)]
     if not made:
         raise LookupError(f"no generated line comes from {place}")
     return made
+
+
+def lines_from(pieces, chapter: Chapter, line: int) -> list[int]:
+    """The generated lines (from 1) on which something stands that came from a line of a chapter."""
+    found, index = {}, 1
+    for text, block, start, *_ in pieces:
+        offset = line - line_of(block, start)
+        if (
+            block.chapter is chapter
+            and start >= 0
+            and 0 <= offset < text.count("\n") + (text[-1:] != "\n")
+        ):
+            found[index + offset] = True
+        index += text.count("\n")
+    return list(found)
 
 
 def target_of(book: Book, path: str, root: str) -> str | None:
@@ -1394,7 +1479,9 @@ def target_of(book: Book, path: str, root: str) -> str | None:
 class Annotator:
     """Adds chapter lines to the lines of a traceback, a test report or a linter's output."""
 
-    FRAME = r"""File "([^"\n]+)", line (\d+)|((?:[A-Za-z]:)?[^\s:"'()\[\]]+\.\w+):(\d+)\b"""
+    FRAME = (
+        r"""File "([^"\0]+)", line (\d{1,9})\b|((?:[A-Za-z]:)?[^\s:"'()\[\]\0]+\.\w+):(\d{1,9})\b"""
+    )
 
     def __init__(self, book: Book, root: str = ".", *, bare: bool = False):
         self.book, self.root, self.bare = book, root, bare
@@ -1404,11 +1491,8 @@ class Annotator:
         """`text`, one line, with `[chapter:line]` at its end when it names a line of a generated file."""
         match = re.search(self.FRAME, text)
         origin = match and self.origin(match[1] or match[3], int(match[2] or match[4]))
-        return (
-            f"{text.rstrip(chr(10))}  [{origin}]{text[len(text.rstrip(chr(10))) :]}"
-            if origin
-            else text
-        )
+        line = text.rstrip("\r\n")
+        return f"{line}  [{origin}]{text[len(line) :]}" if origin else text
 
     def origin(self, path: str, line: int) -> str | None:
         """`chapter:line` behind a line of a generated file; None where the file is none, or not as it was tangled."""
@@ -1445,6 +1529,8 @@ def run_where(options) -> int:
         complain("where: name PATH:LINE, or pipe a traceback in")
         return 2
     annotator = Annotator(book, options.output, bare=options.bare)
+    if not options.places and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="surrogateescape")
     for text in () if options.places else sys.stdin:
         sys.stdout.write(annotator.annotate(text))
         sys.stdout.flush()
@@ -1973,13 +2059,14 @@ def run_tangle(options) -> int:
             return report(plan, known, state)
         if plan.edited and not options.force:
             for path, edit in plan.edited.items():
-                complain(*difference(path, *edit))
+                complain(*difference(path, *edit[:3]))
             complain(
                 f"tangle: {count(len(plan.edited), 'file')} would be overwritten; nothing written. "
                 "`stitch` carries edits into the chapters, --force discards them"
             )
             return 1
-        carry_out(plan, options.output, known, force=options.force)
+        damaged = state == "damaged"
+        carry_out(plan, options.output, known, force=options.force, damaged=damaged)
     for path in plan.edited:
         say(f"discarded what was in {path}")
     changes = [f"{len(plan.writes) + len(plan.edited)} written", f"{plan.same} unchanged"]
@@ -2021,11 +2108,11 @@ def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
     for path in plan.deletes:
         say(f"{path}: left over: the book makes it no more")
     for path, edit in plan.edited.items():
-        say("\n".join(difference(path, *edit)))
+        say("\n".join(difference(path, *edit[:3])))
     wrong = len(plan.writes) + len(plan.modes) + len(plan.deletes) + len(plan.edited)
     if wrong:
         say(f"{count(wrong, 'file')} not fresh; run tangle.py, or stitch what was edited")
-    elif state != "missing" and plan.entries != known:
+    elif state == "damaged" or state == "whole" and plan.entries != known:
         wrong = 1
         say(f"{RECORD}: does not say what is on disk; run tangle.py and keep the record it writes")
     else:
@@ -2160,8 +2247,22 @@ def parse_arguments(arguments: list[str]):
     return options
 
 
+def open_streams() -> None:
+    """Let what a terminal cannot show stand there escaped, and bytes of a report pass as they are."""
+    sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")
+    for stream, errors in (
+        (sys.stdin, "surrogateescape"),
+        (sys.stdout, "backslashreplace"),
+        (sys.stderr, "backslashreplace"),
+    ):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors=errors)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command; returns the exit status: 0 done, 1 faults or files that are not fresh, 2 wrong use."""
+    open_streams()
     options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
     try:
         status = watch(options) if getattr(options, "watch", False) else options.run(options)
@@ -2173,6 +2274,11 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         where = error.filename or options.output
         complain(f"tangle: {where}: {error.strerror or error}; everything is as it was")
+        return 1
+    except UnicodeEncodeError as error:  # names of files, where the locale has only ASCII
+        complain(
+            f"tangle: {error.object!r} cannot be a file's name in this locale; set PYTHONUTF8=1"
+        )
         return 1
     except KeyboardInterrupt:
         return 130
