@@ -147,6 +147,7 @@ def scan(chapter: Chapter, book: Book) -> None:
     """Find every fenced block of the chapter that stands outside HTML comments and indented code."""
     text, find = chapter.text, chapter.text.find
     position = counted = 0  # looked at up to here; the line that `line` counts begins there
+    settled = 0  # where the last block or comment ends
     line = 1
     ticks, tildes, comment = find("```"), find("~~~"), find("<!--")
     while True:
@@ -155,7 +156,8 @@ def scan(chapter: Chapter, book: Book) -> None:
         comment = find("<!--", position) if 0 <= comment < position else comment
         at = ticks if tildes < 0 or 0 <= ticks < tildes else tildes
         if 0 <= comment and (at < 0 or comment < at):
-            position = after_comment(chapter, book, comment, position)
+            position = after_comment(chapter, book, comment, settled)
+            settled = position if position > comment + len("<!--") else settled
             continue
         if at < 0:
             return
@@ -192,7 +194,7 @@ def scan(chapter: Chapter, book: Book) -> None:
             book.fault(block, wrong)
         if "file" in info and "{" not in info and re.search(r"(?:^|\s)file\s*=", info):
             book.warn(block, "file= outside of {...} is not read; write {file=...}")
-        position = resume
+        position = settled = resume
         block.end_line = line + 1 + body.count("\n")
         block.body = strip_prefix(body, prefix) if prefix else body
         chapter.blocks.append(block)
@@ -658,7 +660,8 @@ def line_of(block: Block, start: int) -> int:
 
 def warn_almost(book: Book, block: Block, start: int, text: str) -> None:
     for match in re.finditer(r"(?<!\\)<<[ \t]*([^<>\n]{3,}?)[ \t]*>>", text):
-        if close := nearest(book, match[1]):
+        is_escaped = match[1] in book.chunks and match[0] == f"<<{match[1]}>>"
+        if not is_escaped and (close := nearest(book, match[1])):
             line = line_of(block, start + match.start())
             book.warn(block, f"{match[0]} is text here, for there is no such chunk{close}", line)
 
@@ -734,8 +737,8 @@ def expand_items(book: Book, name: str, items=None) -> list[tuple]:
     items = book.items if items is None else items
     pieces: list[tuple] = []
     stack = []
-    work, pad, via, inside = iter(items[name]), "", None, -1
-    fresh, room = True, LARGEST_FILE
+    work, pad, via, inside, before = iter(items[name]), "", None, -1, None
+    fresh, composed, room = True, False, LARGEST_FILE
     while True:
         for block, start, text, referred, indent in work:
             if referred is None:
@@ -748,12 +751,14 @@ def expand_items(book: Book, name: str, items=None) -> list[tuple]:
             room -= COST_OF_PIECE
             if room < 0:
                 raise OverflowError(name)
-            stack.append((work, pad, via, inside))
-            via = Via(block, start, pad, via)
+            stack.append((work, pad, via, inside, before))
+            via, before = Via(block, start, pad, via), None
             if indent is None or not fresh:
-                before = (pad if fresh else "") + (indent or "")
-                if before:
-                    pieces.append((before, block, start, before, via.outer))
+                composed = True
+                space = (pad if fresh else "") + (indent or "")
+                if space:
+                    before = (space, block, start, space, via.outer)
+                    pieces.append(before)
                 pad, fresh = re.sub(r"[^\t]", " ", last_line(pieces)), False
                 inside = len(pieces) if indent is None else -1
             else:
@@ -764,10 +769,13 @@ def expand_items(book: Book, name: str, items=None) -> list[tuple]:
             if 0 <= inside < len(pieces) and fresh:
                 text, *rest = pieces[-1]
                 pieces[-1] = (text[:-1], *rest)
-                fresh = False
+                fresh = not last_line(pieces)
+            elif pieces and pieces[-1] is before:  # white space in front of a chunk that is empty
+                pieces.pop()
+                fresh = not last_line(pieces)
             if not stack:
-                return pieces
-            work, pad, via, inside = stack.pop()
+                return blank_white_lines(pieces) if composed else pieces
+            work, pad, via, inside, before = stack.pop()
 
 
 def pad_lines(text: str, pad: str, fresh: bool) -> str:
@@ -779,6 +787,23 @@ def pad_lines(text: str, pad: str, fresh: bool) -> str:
         out[0] = lines[0]
     out.append(pad + last if last and (fresh or lines) else last)
     return "\n".join(out)
+
+
+def blank_white_lines(pieces: list[tuple]) -> list[tuple]:
+    """The pieces, with every line that several of them share and that is only white space made empty."""
+    first = 0  # the piece in which the current line begins
+    for number, (text, block, start, pad, via) in enumerate(pieces):
+        head, newline, _ = text.partition("\n")
+        if not newline:
+            continue
+        if number > first and not (last_line(pieces[first:number]) + head).strip():
+            for shared in range(first, number):
+                before = pieces[shared]
+                kept = before[0][: before[0].rfind("\n") + 1]
+                pieces[shared] = (kept, *before[1:])
+            pieces[number] = (text[len(head) :], block, start + len(head), pad, via)
+        first = number
+    return pieces
 
 
 def last_line(pieces) -> str:
@@ -822,13 +847,22 @@ def expand(book: Book, target: str, *, bare: bool = False) -> str:
 
 
 def origins(pieces) -> list[tuple[Block, int]]:
-    """(block, chapter line) of every generated line: where the first thing on it comes from."""
+    """(block, chapter line) of every generated line: where the first thing on it, white space aside, comes from."""
     found = []
+    certain = True  # whether the last line in `found` has a thing on it
     fresh = True
     for text, block, start, *_ in pieces:
-        first, count = line_of(block, start), text.count("\n") + (text[-1:] != "\n")
-        found += [(block, first + k) for k in range(0 if fresh else 1, count)]
-        fresh = text[-1:] == "\n"
+        line = line_of(block, start)
+        for number, part in enumerate(text.split("\n")):
+            if number:
+                fresh = True
+            if fresh:
+                if not part and number == text.count("\n"):
+                    break  # the line has not begun yet
+                found.append((block, line + number))
+                certain, fresh = bool(part.strip()), False
+            elif not certain and part.strip():
+                found[-1], certain = (block, line + number), True
     return found
 
 
