@@ -17,9 +17,7 @@ def test_contracts_agree_with_the_code(tmp_path):
     assert stubs
     for folder in {stub.parent for stub in stubs} | {tmp_path / "stubs" / "tinyllm"}:
         (folder / "__init__.pyi").touch()
-    names = [
-        ".".join(stub.relative_to(tmp_path / "stubs").with_suffix("").parts) for stub in stubs
-    ]
+    names = [".".join(stub.relative_to(tmp_path / "stubs").with_suffix("").parts) for stub in stubs]
     done = subprocess.run(
         [sys.executable, "-m", "mypy.stubtest", *names],
         cwd=tmp_path,
