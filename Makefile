@@ -10,6 +10,7 @@ READY := $(VENV)/ready
 # One thread for BLAS: tests of small arrays run faster, and results do not depend on the machine.
 test bench: export OPENBLAS_NUM_THREADS = 1
 site serve: export NO_MKDOCS_2_WARNING = 1
+serve: export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
 .PHONY: help site serve test bench format check clean
@@ -29,8 +30,9 @@ site: $(READY) ## tangle the book and weave it into site/
 	$(PY) -m mkdocs build --clean --strict --quiet $(ARGS)
 	@echo 'open site/index.html'
 
-serve: $(READY) ## the site on http://127.0.0.1:8000, woven again when a chapter changes
-	$(PY) -m mkdocs serve --no-strict --watch weave $(ARGS)
+serve: $(READY) ## the site on http://127.0.0.1:8000; tangles and weaves again when a chapter changes
+	$(PY) tangle.py
+	@$(PY) tangle.py --watch & trap "kill $$!" EXIT; $(PY) -m mkdocs serve --no-strict --watch weave --watch tinyllm $(ARGS)
 
 test: $(READY) ## tangle the book and run all tests (ARGS=tests/L5.3 for one chapter's)
 	$(PY) tangle.py

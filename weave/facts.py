@@ -90,7 +90,10 @@ def overview(index: Index, page: Page, block: Any) -> str:
         ("Its tests need", chapters(facts.get("test_needs", []))),
         ("Used by", chapters(index.used_by(page.chapter))),
         ("Milestone", plain(facts.get("milestone", ""))),
-        ("Further reading", "<br>".join(plain(source) for source in facts.get("reading", []))),
+        (
+            "Further reading",
+            "".join(f"<p>{plain(source)}</p>" for source in facts.get("reading", [])),
+        ),
     ]
     body = "".join(
         f'<tr><th scope="row">{name}</th><td>{value}</td></tr>\n' for name, value in rows if value
