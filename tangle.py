@@ -936,7 +936,7 @@ def chapter_title(chapter: Chapter) -> str:
 def without_comment_ends(title: str) -> str:
     """`title` as it can stand in a comment of any format: on one line, and ending none."""
     title = title if title.isprintable() else ascii(title)[1:-1]
-    return title.replace("--", "- -").replace("*/", "* /").replace("*)", "* )")
+    return re.sub("-(?=-)", "- ", title).replace("*/", "* /").replace("*)", "* )")
 
 
 # ---- variants
@@ -1255,7 +1255,8 @@ def make_plan(
     for path in known:
         kind = "made" if path in made or is_source(path) else disk.look(path, ())
         if kind == "file":
-            old = read_bytes(os.path.join(disk.root, path))
+            with open(os.path.join(disk.root, path), "rb") as file:
+                old = file.read()
             if digest(old) in known[path].hashes:
                 plan.deletes[path] = old
             else:
@@ -1285,7 +1286,8 @@ def compare(
     old = bits = None
     if full is not None:
         bits = os.stat(full).st_mode & 0o777
-        old = read_bytes(full)
+        with open(full, "rb") as file:
+            old = file.read()
     if mode is None and entry is not None and entry.mode is not None:
         mode = 0o666 & ~umask()  # the chapter asked for a mode once and does so no more
     if old == data:
@@ -1693,7 +1695,16 @@ def segment_rows(pieces: list[Piece]) -> list[list[Segment]]:
 
 def is_whole(row: list[Segment]) -> bool:
     """Whether the line is one line of one body, and not put together around a reference inside it."""
-    return len(row) == 1 and row[0].column == 0 and row[0].line >= 0
+    first, pad = row[0], row[0].piece.pad
+    block, line, via = first.piece.block, first.line, first.piece.via
+    if line < 0 or any(
+        s.piece.block is not block or s.line != line or s.piece.via is not via for s in row
+    ):
+        return False
+    if len(row) == 1 and first.column == 0:
+        return True
+    body = block.body.split("\n")[line]
+    return "".join(s.text for s in row) == pad + re.sub(rf"\\(?=<<{NAME}>>)", "", body)
 
 
 class Carrier:
@@ -1708,6 +1719,8 @@ class Carrier:
         )
         self.old = ["".join(segment.text for segment in row) for row in self.rows]
         self.found: list[Edit] = []
+        ways = {(s.piece.block, id(s.piece.via)) for row in self.rows for s in row}
+        self.shared = {block for block, _ in ways if sum(b is block for b, _ in ways) > 1}
 
     def edits(self, text: str) -> list[Edit]:
         from difflib import SequenceMatcher
@@ -1736,7 +1749,7 @@ class Carrier:
         for index in range(start + 1, stop):
             (last, *_), (this, *_) = before, row = self.rows[index - 1], self.rows[index]
             together = is_whole(before) and is_whole(row) and last.piece.block is this.piece.block
-            if together and last.line + 1 == this.line and last.piece.via == this.piece.via:
+            if together and last.line + 1 == this.line and last.piece.via is this.piece.via:
                 found[-1] = found[-1][0], index + 1
             else:
                 found.append((index, index + 1))
@@ -1815,6 +1828,7 @@ class Carrier:
                     )
                     break
         homes = homes or [(self.book.chunks[self.book.targets[self.target]][0], 0, "")]
+        homes.sort(key=lambda home: home[0] in self.shared)
         fitting = [
             home
             for home in homes
@@ -2016,8 +2030,7 @@ def run_stitch(options) -> int:
         write_chapters(texts)
     for path in texts:
         say(f"stitched {path}")
-    options.check = False
-    return run_tangle(options)
+    return run_tangle(type(options)(**{**vars(options), "check": False, "force": False}))
 
 
 # ---- the command
@@ -2196,10 +2209,13 @@ def watch(options) -> int:
     while True:
         now = state()
         if now != before:
-            options.run(options)
+            try:
+                options.run(options)
+            except OSError as error:
+                complain(f"tangle: {error.filename or options.output}: {error.strerror or error}")
             say(f"watching {', '.join(options.book)}; Ctrl-C ends")
             sys.stdout.flush()
-            before = state() if options.run is run_stitch else now
+            before = now
         sleep(0.3)
 
 
@@ -2307,7 +2323,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     except OSError as error:
         where = error.filename or options.output
-        complain(f"tangle: {where}: {error.strerror or error}; everything is as it was")
+        complain(f"tangle: {where}: {error.strerror or error}; no file is left half-written")
         return 1
     except UnicodeEncodeError as error:  # names of files, where the locale has only ASCII
         complain(
