@@ -1771,17 +1771,25 @@ class Carrier:
                 first.piece.pad,
                 number,
             )
-        elif len(lines) == 1:
-            self.edit_inside(row, self.old[start], lines[0], number)
+        elif lines:
+            self.replace_composed(start, lines, number)
         else:
-            raise Refused(
-                self.around(row, number, "keep it one line here, or change it in the chapter")
-            )
+            outer = min(row, key=lambda segment: len(trail(segment)))
+            self.add(outer.piece.block, outer.line, outer.line + 1, [], "", number)
 
-    def around(self, row: list[Segment], number: int, way_out: str) -> str:
-        block = row[0].piece.block
-        place = f"{block.chapter.path}:{block.line + 1 + row[0].line}"
-        return f"{self.target}:{number}: this line is put together around a reference inside {place}; {way_out}"
+    def replace_composed(self, index: int, lines: list[str], number: int) -> None:
+        """A line put together around a reference became several: one of them is it, the others are new."""
+        from difflib import SequenceMatcher
+
+        old = self.old[index]
+        likeness = [SequenceMatcher(None, old, line, autojunk=False).ratio() for line in lines]
+        kept = likeness.index(max(likeness))
+        if kept > 0:
+            self.insert(index, lines[:kept], number)
+        if old != lines[kept]:
+            self.edit_inside(self.rows[index], old, lines[kept], number + kept)
+        if lines[kept + 1 :]:
+            self.insert(index + 1, lines[kept + 1 :], number + kept + 1)
 
     def edit_inside(self, row: list[Segment], old: str, new: str, number: int) -> None:
         """Change the one segment of a line put together from several in which all of the difference lies."""
@@ -1807,8 +1815,10 @@ class Carrier:
                 self.found.append(Edit(block, segment.line, segment.line + 1, (body,), place))
                 return
             begin = end
+        block, line = row[0].piece.block, row[0].line
         raise Refused(
-            self.around(row, number, "the change reaches over its edge; make it in the chapter")
+            f"{self.target}:{number}: the change reaches over the edge of the reference inside "
+            f"{block.chapter.path}:{block.line + 1 + line}; make it in the chapter"
         )
 
     def insert(self, index: int, lines: list[str], number: int) -> None:
