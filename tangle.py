@@ -1823,20 +1823,17 @@ class Carrier:
 
     def insert(self, index: int, lines: list[str], number: int) -> None:
         """New lines: blank ones go to the block that refers to what is on both sides, others to the nearest block."""
-        before = self.rows[index - 1][-1] if index else None
-        after = self.rows[index][0] if index < len(self.rows) else None
-        homes = []
-        if before is not None and before.line >= 0:
-            homes.append((before.piece.block, before.line + 1, before.piece.pad))
-        if after is not None and after.line >= 0:
-            homes.append((after.piece.block, after.line, after.piece.pad))
-        if len(homes) == 2:
-            for (block, line, pad), (other, later, _) in zip(trail(before), trail(after)):
-                if block is not other or line != later:
-                    homes.insert(
-                        len(homes) if any(map(str.strip, lines)) else 0, (block, line + 1, pad)
-                    )
-                    break
+        before = trail(self.rows[index - 1][-1]) if index else []
+        after = trail(self.rows[index][0]) if index < len(self.rows) else []
+        depth = 0  # so many references brought in the lines on both sides
+        for one, two in zip(before, after):
+            if one[:2] != two[:2]:
+                break
+            depth += 1
+        homes = [(block, line + 1, pad) for block, line, pad in before[depth:][::-1] if line >= 0]
+        if homes and not any(map(str.strip, lines)):
+            homes.reverse()
+        homes += [home for home in after[depth:][::-1] if home[1] >= 0]
         homes = homes or [(self.book.chunks[self.book.targets[self.target]][0], 0, "")]
         homes.sort(key=lambda home: home[0] in self.shared)
         fitting = [
