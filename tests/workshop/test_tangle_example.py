@@ -30,6 +30,7 @@ def book_of(example: tangle.Block, folder: Path) -> tangle.Book:
     (folder / "book" / example.attributes["path"]).write_text(example.body, encoding="utf-8")
     book = tangle.read_book([folder / "book"])
     assert not book.faults
+    assert not book.warnings
     return book
 
 
