@@ -1,6 +1,7 @@
 # Tangled from book/workshop/tangle.md
 """Every example in book/workshop/tangle.md comes out as the chapter prints it."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,7 @@ def printed(kind: str) -> list[Any]:
         if "tangle-example" in block.classes:
             example = block
         if kind in block.classes:
-            label = f"{block.attributes['of']}-line-{block.line}"
-            found.append(pytest.param(example, block, id=label))
+            found.append(pytest.param(example, block, id=f"line-{block.line}"))
     return found
 
 
@@ -28,18 +28,17 @@ def book_of(example: tangle.Block, folder: Path) -> tangle.Book:
     """The book that has the example for its only chapter."""
     (folder / "book").mkdir()
     (folder / "book" / example.attributes["path"]).write_text(example.body, encoding="utf-8")
-    book = tangle.read_book([folder / "book"])
-    assert not book.faults
-    assert not book.warnings
-    return book
+    return tangle.read_book([folder / "book"])
 
 
 @pytest.mark.parametrize(("example", "result"), printed("tangle-result"))
 def test_an_example_of_the_chapter_tangles_to_the_printed_result(
     example: tangle.Block, result: tangle.Block, tmp_path: Path
 ) -> None:
-    made = tangle.products(book_of(example, tmp_path))
-    assert made[result.attributes["of"]] == result.body
+    book = book_of(example, tmp_path)
+    assert tangle.products(book)[result.attributes["of"]] == result.body
+    assert not book.faults
+    assert not book.warnings
 
 
 @pytest.mark.parametrize(("example", "table"), printed("tangle-map"))
@@ -50,3 +49,13 @@ def test_the_line_map_of_an_example_is_the_printed_one(
     found = tangle.line_map(book_of(example, tmp_path), target)
     rows = [f"{target}:{n} <- {Path(path).name}:{line}" for n, (path, line) in enumerate(found, 1)]
     assert rows == table.body.splitlines()
+
+
+@pytest.mark.parametrize(("example", "printed_rows"), printed("tangle-told"))
+def test_the_faults_of_an_example_are_told_as_printed(
+    example: tangle.Block, printed_rows: tangle.Block, tmp_path: Path
+) -> None:
+    book = book_of(example, tmp_path)
+    rows = tangle.told(book.faults) + tangle.told(book.warnings, "warning: ")
+    folder = f"{tmp_path / 'book'}{os.sep}"
+    assert [row.removeprefix(folder) for row in rows] == printed_rows.body.splitlines()
