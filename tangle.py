@@ -161,51 +161,61 @@ def scan(chapter: Chapter, book: Book) -> None:
             continue
         if at < 0:
             return
-        start, stop = text.rfind("\n", 0, at) + 1, find("\n", at)
-        stop = stop if stop >= 0 else len(text)
-        prefix, mark, after = text[start:at], text[at], at + 3
-        while text[after : after + 1] == mark:
-            after += 1
-        fence, info, position = text[at:after], text[after:stop], after
-        if prefix and not re.fullmatch(OPENER_PREFIX, prefix) or mark == "`" and "`" in info:
-            continue
+        prefix, wrong = "", ""
+        simple = SIMPLE.match(text, at) if at == 0 or text[at - 1] == "\n" else None
+        if simple:  # as nearly every block begins: all that is said below, in one expression
+            fence, language, cls, name, file = simple.groups()
+            classes = [cls] if language and cls else []
+            opener = language or cls or "", classes, name, {"file": file} if file else {}
+            start, stop, position = at, simple.end() - 1, at + len(fence)
+        else:
+            start, stop = text.rfind("\n", 0, at) + 1, find("\n", at)
+            stop = stop if stop >= 0 else len(text)
+            prefix, info = text[start:at], text[at:stop].lstrip(text[at])
+            fence = text[at : stop - len(info)]
+            position = at + len(fence)
+            is_opener = not prefix or re.fullmatch(OPENER_PREFIX, prefix)
+            if not is_opener or "`" in info and fence[0] == "`":
+                continue
+            try:
+                opener = parse_opener(info)
+            except ValueError as error:
+                opener, wrong = NOTHING, str(error)
         line += text.count("\n", counted, start)
         counted = start
-        try:
-            attributes, wrong = parse_opener(info), ""
-        except ValueError as error:
-            attributes, wrong = NOTHING, str(error)
-        block = Block(chapter, line, line, prefix, fence, attributes, "")
+        block = Block(chapter, line, line, prefix, fence, opener, "")
         if prefix and prefix.isspace() and is_indented_code(text, start, columns(prefix)):
             if block.file or block.name or block.patch:
                 book.warn(block, "this fence stands in indented code, so it is text and no block")
             continue
-        close, resume = find_close(text, stop, prefix, fence)
-        if close < 0:
-            book.fault(block, f"fence is not closed: no line of {fence} follows that ends it")
-            continue
-        body = text[stop + 1 : close]
-        if fence in body and (swallowed := opener_within(body, prefix, fence)) >= 0:
-            other = line + 1 + body.count("\n", 0, swallowed)
-            book.fault(block, f"fence is not closed before another block opens in line {other}")
-            position = stop + 1 + swallowed
-            continue
+        close, end = find(fence, stop), -1
+        if close > 0 and not prefix and text[close - 1] == "\n":
+            end = close + len(fence)  # as nearly every block ends
+        if end < 0 or text[end : end + 1] not in ("\n", ""):
+            close, end = find_close(text, stop, prefix, fence)
+            if close < 0:
+                book.fault(block, f"fence is not closed: no line of {fence} follows that ends it")
+                continue
+            swallowed = opener_within(text[stop + 1 : close], prefix, fence)
+            if swallowed >= 0:
+                position = stop + 1 + swallowed
+                other = line + text.count("\n", start, position)
+                book.fault(block, f"fence is not closed before another block opens in line {other}")
+                continue
         if wrong:
             book.fault(block, wrong)
-        if "file" in info and "{" not in info and re.search(r"(?:^|\s)file\s*=", info):
+        if not simple and "{" not in info and re.search(r"(?:^|\s)file\s*=", info):
             book.warn(block, "file= outside of {...} is not read; write {file=...}")
-        position = settled = resume
-        block.end_line = line + 1 + body.count("\n")
+        line += text.count("\n", counted, close)
+        position = settled = end
+        block.end_line, counted = line, close
+        body = text[stop + 1 : close]
         block.body = strip_prefix(body, prefix) if prefix else body
         chapter.blocks.append(block)
 
 
 def find_close(text: str, stop: int, prefix: str, fence: str) -> tuple[int, int]:
     """(start, end) of the line that closes a fence whose opener ends at `stop`; (-1, -1) without one."""
-    at = text.find(fence, stop)
-    end = at + len(fence)
-    if at > 0 and not prefix and text[at - 1] == "\n" and text[end : end + 1] in ("", "\n"):
-        return at, end  # as nearly every block ends
     at = stop
     depth, width = prefix.count(">"), columns(strip_quotes(spaces_for(prefix))) if prefix else 0
     while (at := text.find(fence, at)) >= 0:
@@ -341,8 +351,9 @@ def in_code_span(text: str, start: int, at: int) -> bool:
 
 NAME = r"[^\x00-,;-@\[-^`{-\x7f\s]+"  # letters of any script, digits, - _ . : /
 SIMPLE = re.compile(
-    r"[ \t]*([\w+-]*)[ \t]*\{(?:\.([\w+-]+))?[ \t]*(?:#([\w\-.:/]+))?[ \t]*(?:file=([\w\-./]+))?\}[ \t]*",
-    re.A,
+    r"(`{3,}|~{3,})[ \t]*([\w+-]*)[ \t]*"
+    r"(?:\{(?:\.([\w+-]+))?[ \t]*(?:#([\w\-.:/]+))?[ \t]*(?:file=([\w\-./]+))?\})?[ \t]*\n",
+    re.ASCII,
 )
 MEANT_FOR_US = r"\{[^{}]*?(?:#[^\s{}]|\b(?:file|patch)\s*=)"
 NOTHING: tuple = ("", [], None, {})
@@ -357,15 +368,6 @@ ATTRIBUTE = r"""(?x)\s*(?:
 def parse_opener(info: str) -> tuple:
     """(language, classes, name, attributes) of what follows a fence; `python {#name file=a.py}` and
     `{.python #name file="a.py"}` say the same. Raises ValueError where a block meant for the tangler is malformed."""
-    simple = SIMPLE.fullmatch(info)
-    if simple:
-        language, cls, name, file = simple.groups()
-        return (
-            language or cls or "",
-            [cls] if language and cls else [],
-            name,
-            {"file": file} if file else {},
-        )
     outer = re.match(r"\s*([^\s{}]*)\s*\{(.*)\}\s*\Z", info)
     meant = re.search(MEANT_FOR_US, info)
     if outer is None:
@@ -780,6 +782,8 @@ def expand_items(book: Book, name: str, items=None) -> list[tuple]:
 
 def pad_lines(text: str, pad: str, fresh: bool) -> str:
     """`text` with `pad` before every line that begins in it; lines of nothing but white space become empty."""
+    if fresh and text[0] != "\n" and not any(odd in text for odd in ("\n\n", " \n", "\t\n")):
+        return pad + text[:-1].replace("\n", "\n" + pad) + "\n"
     lines = text.split("\n")
     last = lines.pop()
     out = [pad + line if line.strip() else "" for line in lines]
