@@ -782,7 +782,8 @@ def expand_items(book: Book, name: str, items=None) -> list[tuple]:
 
 def pad_lines(text: str, pad: str, fresh: bool) -> str:
     """`text` with `pad` before every line that begins in it; lines of nothing but white space become empty."""
-    if fresh and text[0] != "\n" and not any(odd in text for odd in ("\n\n", " \n", "\t\n")):
+    odd = text[0] == "\n" or any(ending in text for ending in ("\n\n", " \n", "\t\n"))
+    if fresh and text[-1] == "\n" and not odd:
         return pad + text[:-1].replace("\n", "\n" + pad) + "\n"
     lines = text.split("\n")
     last = lines.pop()
