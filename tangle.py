@@ -744,15 +744,15 @@ def expand_items(book: Book, name: str, items=None) -> list[tuple]:
     while True:
         for block, start, text, referred, indent in work:
             if referred is None:
-                if pad:
-                    text = pad_lines(text, pad, fresh)
-                pieces.append((text, block, start, pad, via))
-                fresh = text[-1] == "\n"
-                room -= len(text) + COST_OF_PIECE
-                continue
+                room -= COST_OF_PIECE + len(text) + (len(pad) * text.count("\n") if pad else 0)
+                if room >= 0:
+                    text = pad_lines(text, pad, fresh) if pad else text
+                    pieces.append((text, block, start, pad, via))
+                    fresh = text[-1] == "\n"
+                    continue
             room -= COST_OF_PIECE
             if room < 0:
-                raise OverflowError(name)
+                raise OverflowError(f"{block}: makes a file larger than {LARGEST_FILE >> 20} MiB")
             stack.append((work, pad, via, inside, before))
             via, before = Via(block, start, pad, via), None
             if indent is None or not fresh:
@@ -2332,6 +2332,9 @@ def main(arguments: list[str] | None = None) -> int:
         return status
     except BrokenPipeError:  # as in `tangle.py --list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OverflowError as error:
+        complain(f"{error}; nothing written")
         return 1
     except OSError as error:
         where = error.filename or options.output
