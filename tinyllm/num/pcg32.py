@@ -21,6 +21,7 @@ DEFAULT_STREAM = 721347520444481703  # what pcg-cpp's pcg32 and Rust's rand_pcg 
 MASK64 = (1 << 64) - 1
 LANES = 4096  # states computed at once: 32 KiB, which stays in the L1 or L2 cache
 
+
 def jump(steps: int) -> tuple[int, int]:
     """Multiplier m and sum g such that `steps` steps turn state s into m*s + g*increment mod 2**64.
 
@@ -51,6 +52,7 @@ def _jump_table(lanes: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
 _JUMP_M, _JUMP_G = _jump_table(LANES)
 _BLOCK_M, _BLOCK_G = jump(LANES)
 
+
 def _scramble(states: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """XSH-RR of each state, in the low 32 bits of a uint64; `states` is used up as scratch."""
     x = states >> np.uint64(18)
@@ -61,6 +63,7 @@ def _scramble(states: NDArray[np.uint64]) -> NDArray[np.uint64]:
     states >>= np.uint64(59)
     x >>= states
     return x
+
 
 # Wichura's coefficients (PPND16), numerator and denominator, from the highest power down.
 _CENTRE = (
@@ -211,6 +214,7 @@ class PCG32:
                 f"uniform: wants finite low < high (and their difference finite) in {kind}, "
                 f"got low={low}, high={high}"
             )
+        x: NDArray[Any]
         if kind == np.float32:
             words = self.uint32s(n)
             words >>= np.uint32(8)
@@ -258,9 +262,7 @@ class PCG32:
         z += mean
         return z.astype(kind, copy=False).reshape(shape)
 
-    def integers(
-        self, low: int, high: int, shape: int | tuple[int, ...] = ()
-    ) -> NDArray[np.int64]:
+    def integers(self, low: int, high: int, shape: int | tuple[int, ...] = ()) -> NDArray[np.int64]:
         """Whole numbers drawn evenly from low <= k < high, as an int64 array of `shape`."""
         shape, n, _ = _sizes(shape, np.float32)
         low = _whole("low", low, -(1 << 63), 1 << 63)
