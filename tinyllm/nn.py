@@ -18,7 +18,7 @@ class Module:
     """Something with parameters and a `forward`.
 
     What is assigned to an attribute is registered by its type: a `Tensor` that requires a gradient
-    and is no operation's result is a parameter, a `Module` a submodule, a `PCG32` a generator.
+    and is not the result of an operation is a parameter, a `Module` a submodule, a `PCG32` a generator.
     Names that come from more than one level are joined by dots: ``layers.0.weight``.
     """
 
@@ -262,7 +262,7 @@ class Dropout(Module):
 
 def _is_parameter(value: Any) -> bool:
     """Whether an attribute of this value is a parameter."""
-    return isinstance(value, Tensor) and value.requires_grad and value.is_leaf
+    return isinstance(value, Tensor) and value.requires_grad and value._backward is None
 
 
 def _holds_members(values: Any) -> bool:

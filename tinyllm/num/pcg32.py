@@ -275,7 +275,6 @@ class PCG32:
         filled = 0
         while filled < n:
             want = min(n - filled, LANES)
-            before = self._state
             words = self.uint32s(want * bits // 32).astype(np.uint64)
             if wide:
                 words = words[0::2] << np.uint64(32) | words[1::2]
