@@ -213,7 +213,7 @@ class PCG32:
         """Go on from where `state()` was asked, here or elsewhere; ValueError for anything else."""
         wanted = sorted(self.state())
         if sorted(state) != wanted or state["generator"] != "PCG32":
-            raise ValueError(f"set_state: wants what state() returns, {wanted}, got {dict(state)}")
+            raise ValueError(f"set_state: wants PCG32's {wanted} as of state(), got {dict(state)}")
         seed = _whole("seed", int(state["seed"], 16), 0, 1 << 64)
         stream = _whole("stream", int(state["stream"], 16), 0, 1 << 63)
         self._state = _whole("state", int(state["state"], 16), 0, 1 << 64)

@@ -82,9 +82,7 @@ class PCG32:
         mean and std are finite and std >= 0.
         """
 
-    def integers(
-        self, low: int, high: int, shape: int | Sequence[int] = ()
-    ) -> NDArray[np.int64]:
+    def integers(self, low: int, high: int, shape: int | Sequence[int] = ()) -> NDArray[np.int64]:
         """Whole numbers drawn evenly from low <= k < high, without bias; int64 of `shape`.
 
         With r = high - low: draws below 2**32 mod r are refused, the number is low + draw mod r.
