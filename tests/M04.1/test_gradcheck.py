@@ -79,6 +79,10 @@ def test_right_gradients_pass(name: str) -> None:
         assert line.largest > 1e-3
     assert report == Report(report.inputs, 6e-6, 1e-6, 1e-8, 0)
     assert report.vanishing == ()
+    with pytest.raises(AttributeError):
+        report.seed = 1  # type: ignore[misc]
+    with pytest.raises(AttributeError):
+        report.inputs[0].worst = 0.0  # type: ignore[misc]
     assert f"{inputs[0].size} of {inputs[0].size} entries" in str(report)
 
 
@@ -129,10 +133,18 @@ def test_error_names_everything() -> None:
     assert float(first.split("differences give ")[1].split(";")[0]) == pytest.approx(true)
     assert f"differ by {abs(2 * true):.3g}" in first
     assert f"allowed are {1e-8 + 1e-6 * abs(true):.3g}" in first
-    assert "2 of 6 entries" in first
+    assert "; 2 of 6 entries" in first
     assert second.startswith("w[1, 2]: ")
     assert "differ by 0.001," in second
-    assert "1 of 12 entries" in second
+    assert "; 1 of 12 entries" in second
+
+    def worse(dx: Any, dw: Any) -> Any:
+        dw = 2 * dw
+        dw[2, 1] = np.nan  # what is no number is the worst
+        return dx, dw
+
+    with pytest.raises(GradientError, match=r"\nw\[2, 1\]: backward gives nan.*; 12 of 12"):
+        gradcheck(lambda x, w: product(x, w, worse), {"x": x, "w": w})
 
 
 def test_ones_pass_a_softmax_of_zeros() -> None:
@@ -405,9 +417,35 @@ def test_empty_and_scalar_inputs() -> None:
         lambda a, b, c: a * c + b.sum(), [tensor(), tensor(0, seed=2), tensor(1, 1, seed=3)]
     )
     assert [line.checked for line in report.inputs] == [1, 0, 1]
+    assert (report.inputs[1].worst, report.inputs[1].largest) == (0.0, 0.0)
     assert report.vanishing == ("inputs[1]",)
     with pytest.raises(GradientError, match=r"^.*\ninputs\[0\]: backward gives"):
         gradcheck(lambda x: record(x.data * 3.0, (x,), lambda g: (g,)), [tensor()])
+
+
+class Bare:
+    """The least that the check asks of a tensor; its backward doubles, or answers by one row."""
+
+    requires_grad, dtype, ndim = True, np.dtype(np.float64), 1
+
+    def __init__(self, data: Any, rows: slice = slice(None), parent: Any = None) -> None:
+        self.data, self.grad, self.rows, self.parent = np.asarray(data), None, rows, parent
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.data.shape
+
+    def backward(self, cotangent: Any) -> None:
+        self.parent.grad = 2.0 * cotangent[self.rows]
+
+
+def test_any_tensor_will_do() -> None:
+    x = Bare([1.0, 2.0, 3.0])
+    assert gradcheck(lambda x: Bare(x.data * 2.0, parent=x), [x]).inputs[0].checked == 3
+    with pytest.raises(GradientError, match=r"inputs\[0\] has shape \(3,\) .*gradient \(1,\)"):
+        gradcheck(lambda x: Bare(x.data * 2.0, slice(0, 1), x), [x])
+    assert x.data.tolist() == [1.0, 2.0, 3.0]
+    assert x.grad is None
 
 
 def test_validation() -> None:

@@ -19,10 +19,10 @@ from numpy.typing import DTypeLike, NDArray
 
 __all__ = ["PCG32"]
 
-MULTIPLIER = 6364136223846793005  # of the 64-bit generator; Knuth's, and O'Neill's choice
-DEFAULT_STREAM = 721347520444481703  # what pcg-cpp's pcg32 and Rust's rand_pcg use unasked
+MULTIPLIER = 6364136223846793005  # Knuth's, and O'Neill's choice
+DEFAULT_STREAM = 721347520444481703  # of pcg-cpp's pcg32 and Rust's rand_pcg
 MASK32, MASK64 = (1 << 32) - 1, (1 << 64) - 1
-LANES = 16384  # draws made at once: 128 KiB of states, which a second-level cache holds
+LANES = 16384  # draws made at once: 128 KiB of states, for a second-level cache
 
 
 def _jump(steps: int) -> tuple[int, int]:
@@ -154,7 +154,7 @@ class PCG32:
         self.seed = _whole("seed", seed, 0, 1 << 64)
         self.stream = _whole("stream", stream, 0, 1 << 63)
         self._increment = 2 * self.stream + 1
-        self._state = (self._increment + self.seed) & MASK64  # one step from state 0, plus the seed
+        self._state = (self._increment + self.seed) & MASK64  # step from 0, plus the seed
         self.advance(1)
 
     def __repr__(self) -> str:
