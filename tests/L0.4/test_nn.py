@@ -1,0 +1,772 @@
+# Tangled from book/0-foundations/L0.4-modules.md
+"""Tests of tinyllm.nn: Module by its behaviour, Linear against torch."""
+
+import copy
+import json
+import math
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tinyllm.autograd import no_grad
+from tinyllm.nn import Dropout, Linear, Module, ModuleList, Unmatched, linear
+from tinyllm.num.pcg32 import PCG32
+from tinyllm.tensor import Tensor
+
+torch.set_num_threads(1)
+
+
+class Net(Module):
+    """Parameters and modules that alternate, a list, a generator, and a constant."""
+
+    def __init__(self, seed: int = 0, width: int = 3) -> None:
+        rng = PCG32(seed)
+        self.first = Linear(2, width, rng=rng)
+        self.scale = Tensor(rng.uniform(0.5, 1.5, width), requires_grad=True)
+        self.layers = ModuleList([Linear(width, width, rng=rng), Dropout(0.5)])
+        self.table = np.arange(3.0)
+        self.last = Linear(width, 1, bias=False, rng=rng)
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x) * self.scale
+        for layer in self.layers:
+            h = layer(h)
+        out: Tensor = self.last(h.tanh())
+        return out
+
+
+PATHS = [
+    "first.weight",
+    "first.bias",
+    "scale",
+    "layers.0.weight",
+    "layers.0.bias",
+    "last.weight",
+]
+
+
+def tensor(*shape: int, dtype: Any = np.float64, seed: int = 7, grad: bool = True) -> Tensor:
+    return Tensor(PCG32(seed).normal(0.0, 1.0, shape).astype(dtype), requires_grad=grad)
+
+
+def same(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    return list(a) == list(b) and all(
+        a[k].dtype == b[k].dtype and np.array_equal(a[k], b[k], equal_nan=True) for k in a
+    )
+
+
+def test_registration_in_definition_order() -> None:
+    net = Net()
+    assert [path for path, _ in net.named_parameters()] == PATHS
+    assert [id(p) for p in net.parameters()] == [id(p) for _, p in net.named_parameters()]
+    assert dict(net.named_parameters())["layers.0.bias"] is net.layers[0].bias
+    assert [path for path, _ in net.named_modules()] == [
+        "", "first", "layers", "layers.0", "layers.1", "last",
+    ]  # fmt: skip
+    assert next(net.modules()) is net
+    assert list(net.rng_state()) == ["layers.1.rng"]
+
+
+def test_reassigning_and_deleting() -> None:
+    net = Net()
+    new = tensor(3)
+    net.scale = new
+    net.first = Linear(2, 3, bias=False)
+    assert [path for path, _ in net.named_parameters()] == [p for p in PATHS if p != "first.bias"]
+    assert dict(net.named_parameters())["scale"] is new
+    del net.scale
+    assert "scale" not in dict(net.named_parameters())
+    assert not hasattr(net, "scale")
+    net.last = None
+    assert net.last is None
+    assert [path for path, _ in net.named_parameters()] == ["first.weight", *PATHS[3:5]]
+    net.scale = new  # comes back at the end
+    assert [path for path, _ in net.named_parameters()][-1] == "scale"
+    net.layers[1].rng = PCG32(5)
+    assert net.rng_state() == {"layers.1.rng": PCG32(5).state()}
+    with pytest.raises(AttributeError):
+        del net.nothing
+
+
+def test_registered_names_refuse_other_values() -> None:
+    net = Net()
+    before = net.scale
+    for value in (before * 0.5, before.data, 1.5, Tensor(before.data), [1.0]):
+        with pytest.raises(TypeError, match=r"Net\.scale is registered.*\.data"):
+            net.scale = value
+        assert net.scale is before
+    with pytest.raises(TypeError, match=r"Net\.first"):
+        net.first = lambda x: x
+    with no_grad(), pytest.raises(TypeError, match="leaf tensor that requires grad"):
+        net.scale = net.scale - 0.1
+    assert [path for path, _ in net.named_parameters()] == PATHS
+
+
+def test_constants_are_no_members() -> None:
+    net = Net()
+    net.mask = np.ones(3)
+    net.constant = Tensor(np.ones(3))
+    net.seen = net.first(tensor(4, 2))  # a result is kept as it is, and is no parameter
+    net.count = 3
+    assert net.seen.requires_grad
+    assert [path for path, _ in net.named_parameters()] == PATHS
+    net.seen = tensor(3)  # a leaf that requires grad is one
+    assert [path for path, _ in net.named_parameters()] == [*PATHS, "seen"]
+
+
+def test_list_of_modules_is_refused() -> None:
+    values: list[Any] = [
+        [Linear(2, 2)],
+        (Linear(2, 2),),
+        {"a": Linear(2, 2)},
+        {Linear(2, 2)},
+        [[1, [Linear(2, 2)]]],
+        {"a": {"b": [tensor(2)]}},
+        [PCG32(0)],
+    ]
+    for value in values:
+        net = Net()
+        net.hidden = value
+        with pytest.raises(TypeError, match=r"Net\.hidden is a \w+ .*ModuleList"):
+            list(net.parameters())
+    net = Net()
+    net.hidden = []
+    net.hidden.append(Linear(2, 2))  # nothing tells the module of this
+    for use in (net.state_dict, net.train, net.rng_state, lambda: list(net.modules())):
+        with pytest.raises(TypeError, match="ModuleList"):
+            use()
+    outer = ModuleList([net])
+    with pytest.raises(TypeError, match=r"Net\.hidden"):
+        list(outer.parameters())
+    net.hidden = [1, "two", np.ones(2), Tensor(np.ones(2)), {"three": (4,)}]
+    assert len(list(net.parameters())) == len(PATHS)
+
+
+def test_module_list() -> None:
+    a, b, c = Linear(2, 3), Linear(3, 4), Linear(4, 5)
+    layers = ModuleList([a, b])
+    layers.append(c)
+    assert len(layers) == 3
+    assert list(layers) == [a, b, c]
+    assert layers[0] is a
+    assert layers[-1] is c
+    for outside in (3, -4):
+        with pytest.raises(IndexError):
+            layers[outside]
+    assert [path for path, _ in layers.named_parameters()] == [
+        f"{i}.{name}" for i in range(3) for name in ("weight", "bias")
+    ]
+    assert len(ModuleList()) == 0
+    with pytest.raises(TypeError, match="function"):
+        layers.append(lambda x: x)  # type: ignore[arg-type]
+
+
+class Tied(Module):
+    """Reads and writes with one matrix, and calls one module by two names."""
+
+    def __init__(self) -> None:
+        self.read = Linear(3, 4)
+        self.write = Linear(3, 4)
+        self.write.weight = self.read.weight
+        self.again = self.read
+
+
+def test_shared_parameters_come_once() -> None:
+    tied = Tied()
+    assert [path for path, _ in tied.named_parameters()] == [
+        "read.weight",
+        "read.bias",
+        "write.bias",
+    ]
+    assert len(list(tied.parameters())) == 3
+    assert [path for path, _ in tied.named_modules()] == ["", "read", "write"]
+    equal = ModuleList([Linear(3, 4), Linear(3, 4)])  # equal numbers, but two of each
+    assert len(list(equal.parameters())) == 4
+    assert len(list(equal.modules())) == 3
+    x = tensor(2, 3, grad=False)
+    y = tied.read(x) + tied.write(x)
+    y.backward(np.ones((2, 4)))
+    assert np.allclose(tied.read.weight.grad, 2 * np.ones((2, 4)).T @ x.data, rtol=1e-6)
+
+
+def test_module_inside_itself() -> None:
+    net = Net()
+    net.layers.append(net)
+    with pytest.raises(ValueError, match=r"Net contains itself, at layers\.2"):
+        net.state_dict()
+    with pytest.raises(ValueError, match="contains itself"):
+        list(net.parameters())
+
+
+def test_frozen_parameters_stay() -> None:
+    net = Net()
+    net.first.weight.requires_grad = False
+    assert [path for path, _ in net.named_parameters()] == PATHS
+    assert list(net.state_dict()) == PATHS
+    net.eval()(tensor(4, 2)).backward(np.ones((4, 1)))
+    assert net.first.weight.grad is None
+    assert all(p.grad is not None for p in net.parameters() if p.requires_grad)
+    net.load_state_dict(Net(seed=1).state_dict())
+    assert same(net.state_dict(), Net(seed=1).state_dict())
+    assert not net.first.weight.requires_grad
+
+
+def test_modes_are_recursive() -> None:
+    tied = Tied()
+    tied.deep = ModuleList([ModuleList([Net()])])
+    assert all(module.training for module in tied.modules())
+    assert tied.eval() is tied
+    assert not any(module.training for module in tied.modules())
+    assert len(list(tied.modules())) == 11
+    assert tied.train() is tied
+    assert all(module.training for module in tied.modules())
+    tied.deep[0].train(False)
+    assert tied.training
+    assert not tied.deep[0][0].layers[1].training
+    assert Net().training  # one module's mode is not another's
+
+
+def test_zero_grad_and_astype() -> None:
+    net = Net()
+    net.eval()
+    assert net(tensor(4, 2, grad=False)).dtype == np.float64  # promoted
+    net(tensor(4, 2)).backward(np.ones((4, 1)))
+    assert all(p.grad is not None and p.grad.dtype == np.float32 for p in net.parameters())
+    net.zero_grad()
+    assert all(p.grad is None for p in net.parameters())
+    values = net.state_dict()
+    net(tensor(4, 2)).backward(np.ones((4, 1)))
+    tensors = list(net.parameters())
+    assert net.astype(np.float64) is net
+    assert all(a is b for a, b in zip(tensors, net.parameters(), strict=True))
+    assert all(p.dtype == np.float64 and p.grad is None for p in net.parameters())
+    assert all(np.array_equal(values[path], p.data) for path, p in net.named_parameters())
+    assert net(tensor(4, 2, dtype=np.float32)).dtype == np.float64
+    assert net.astype("float32")(tensor(4, 2, dtype=np.float32)).dtype == np.float32
+    for wrong in (np.int64, bool, complex):
+        with pytest.raises(TypeError, match="floating"):
+            net.astype(wrong)
+
+
+def test_forward_is_called() -> None:
+    class Call(Module):
+        def forward(self, x: int, y: int = 2, *more: int, key: str) -> Any:
+            return x, y, more, key
+
+    assert Call()(1, key="k") == (1, 2, (), "k")
+    assert Call()(1, 3, 4, key="k") == (1, 3, (4,), "k")
+
+    class Nothing(Module):
+        pass
+
+    with pytest.raises(NotImplementedError, match="Nothing"):
+        Nothing()(1)
+    with pytest.raises(TypeError):
+        Nothing(1)  # type: ignore[call-arg]
+
+
+def test_repr() -> None:
+    assert repr(Net()) == (
+        "Net()\n"
+        "  first: Linear(2 -> 3)\n"
+        "  layers: ModuleList()\n"
+        "    0: Linear(3 -> 3)\n"
+        "    1: Dropout(p=0.5)\n"
+        "  last: Linear(3 -> 1, bias=False)"
+    )
+
+
+def test_copies_are_independent() -> None:
+    net = Net()
+    net.layers[1].rng.uint32s(5)
+    for twin in (copy.deepcopy(net), pickle.loads(pickle.dumps(net))):
+        assert same(twin.state_dict(), net.state_dict())
+        assert twin.rng_state() == net.rng_state()
+        before = net.state_dict()
+        for p in twin.parameters():
+            p.data += 1.0
+        twin.eval()
+        twin.layers[1].rng.uint32s(1)
+        assert same(net.state_dict(), before)
+        assert net.training
+        assert twin.rng_state() != net.rng_state()
+    tied = copy.deepcopy(Tied())
+    assert tied.read.weight is tied.write.weight
+    assert tied.again is tied.read
+
+
+def test_state_dict_is_a_copy() -> None:
+    net = Net()
+    state = net.state_dict()
+    assert list(state) == PATHS
+    assert all(type(array) is np.ndarray for array in state.values())
+    kept = {path: array.copy() for path, array in state.items()}
+    for p in net.parameters():
+        p.data += 1.0  # as an optimiser does it, in place
+    assert same(state, kept)
+    for array in state.values():
+        array[...] = np.nan
+    assert all(np.isfinite(p.data).all() for p in net.parameters())
+    assert list(Tied().state_dict()) == [
+        "read.weight", "read.bias", "write.weight", "write.bias", "again.weight", "again.bias",
+    ]  # fmt: skip
+    assert ModuleList().state_dict() == {}
+
+
+def test_load_round_trip() -> None:
+    net, other = Net(seed=1), Net(seed=2)
+    assert not same(net.state_dict(), other.state_dict())
+    left = other.load_state_dict(net.state_dict())
+    assert left == Unmatched([], [])
+    assert same(net.state_dict(), other.state_dict())
+    backwards = dict(reversed(net.state_dict().items()))  # order does not matter
+    fresh = Net(seed=3)
+    fresh.load_state_dict(backwards)
+    assert same(net.state_dict(), fresh.state_dict())
+
+
+def test_load_keeps_dtype_and_copies() -> None:
+    state = Net(seed=1).astype(np.float64).state_dict()
+    state = {path: array + 1e-12 for path, array in state.items()}
+    net = Net()
+    net.load_state_dict(state)
+    assert all(p.dtype == np.float32 for p in net.parameters())
+    assert all(np.array_equal(p.data, state[n].astype("f4")) for n, p in net.named_parameters())
+    wide = Net().astype(np.float64)
+    wide.load_state_dict(state)
+    twin = Net().astype(np.float64)
+    twin.load_state_dict(state)
+    for path, p in wide.named_parameters():
+        assert np.array_equal(p.data, state[path])  # not by way of float32
+        assert not np.shares_memory(p.data, state[path])
+        p.data += 1.0
+    assert not any(np.array_equal(p.data, twin.state_dict()[n]) for n, p in wide.named_parameters())
+    assert all(np.array_equal(p.data, state[n]) for n, p in twin.named_parameters())
+    layer = Linear(3, 2)
+    for given in (
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(12.0).reshape(2, 6)[:, ::2] / 2,
+        np.arange(6).reshape(2, 3),
+        [[0, 1, 2], [3, 4, 5]],
+        Tensor(np.arange(6.0).reshape(2, 3), requires_grad=True),
+        torch.arange(6.0).reshape(2, 3),
+    ):
+        layer.load_state_dict({"weight": given, "bias": np.zeros(2)})
+        assert layer.weight.data.tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert layer.weight.data.flags.c_contiguous
+        assert layer.weight.dtype == np.float32
+        layer.weight.data[...] = np.nan
+
+
+def faulty() -> dict[str, Any]:
+    state: dict[str, Any] = Net(seed=1).state_dict()
+    state["first.weight"] = np.zeros((3, 4))
+    state["first.bias"] = np.zeros((1, 3))
+    state["scale"] = np.zeros(3, complex)
+    del state["layers.0.bias"], state["last.weight"]
+    state["last.wieght"] = state["other"] = np.zeros(1)
+    return state
+
+
+def test_load_names_every_fault() -> None:
+    with pytest.raises(ValueError, match="the state does not fit Net") as caught:
+        Net().load_state_dict(faulty())
+    text = str(caught.value)
+    for line in (
+        "first.weight: the state has shape (3, 4), the model (3, 2)",
+        "first.bias: the state has shape (1, 3), the model (3,)",
+        "scale: the state has dtype complex128, the model float32",
+        "missing from the state: layers.0.bias",
+        "missing from the state: last.weight",
+        "not in the model: last.wieght",
+        "not in the model: other",
+    ):
+        assert line in text
+    assert "layers.0.weight" not in text  # fits
+    assert "nothing was loaded" in text
+    for words in (np.array(["a", "b", "c"]), np.array([None] * 3)):
+        with pytest.raises(ValueError, match="scale: the state has dtype"):
+            Net().load_state_dict(Net().state_dict() | {"scale": words})
+
+
+def test_load_is_all_or_nothing() -> None:
+    for strict in (True, False):
+        net = Net()
+        before = net.state_dict()
+        with pytest.raises(ValueError, match=r"first\.weight"):
+            net.load_state_dict(faulty(), strict=strict)
+        assert same(net.state_dict(), before)
+    net = Net()
+    for state in ({}, {path: array for path, array in before.items() if path != "scale"}):
+        with pytest.raises(ValueError, match="missing from the state: scale"):
+            net.load_state_dict({path: array + 1 for path, array in state.items()})
+        assert same(net.state_dict(), before)
+
+
+def test_load_not_strict() -> None:
+    net, other = Net(), Net(seed=1).state_dict()
+    given = {"scale": other["scale"], "layers.0.weight": other["layers.0.weight"], "x": np.ones(1)}
+    left = net.load_state_dict(given, strict=False)
+    rest = [path for path in PATHS if path not in given]
+    assert left == Unmatched(missing=rest, unexpected=["x"])
+    assert left.missing == rest
+    assert left.unexpected == ["x"]
+    start = Net().state_dict()
+    for path, array in net.state_dict().items():
+        assert np.array_equal(array, given.get(path, start[path]))
+    with pytest.raises(ValueError, match=r"scale: .*\(2,\).*\(3,\)"):
+        net.load_state_dict({"scale": np.ones(2)}, strict=False)
+
+
+def test_load_shared() -> None:
+    full = Tied().state_dict()
+    new = np.arange(12.0).reshape(4, 3)
+    for paths in (["read.weight"], ["write.weight"], ["again.weight", "write.weight"]):
+        state = {p: a for p, a in full.items() if not p.endswith("weight")}
+        tied = Tied()
+        assert tied.load_state_dict(state | dict.fromkeys(paths, new)) == Unmatched([], [])
+        assert np.array_equal(tied.read.weight.data, new)
+        assert tied.read.weight is tied.write.weight
+    tied = Tied()
+    for strict in (True, False):
+        with pytest.raises(ValueError, match=r"write\.weight and read\.weight are one parameter"):
+            tied.load_state_dict(full | {"write.weight": new}, strict=strict)
+        assert same(tied.state_dict(), full)
+    missing = {p: a for p, a in full.items() if not p.endswith("weight")}
+    left = tied.load_state_dict(missing, strict=False)
+    assert left.missing == ["read.weight", "write.weight", "again.weight"]
+    nan = {p: np.full_like(a, np.nan) for p, a in full.items()}
+    tied.load_state_dict(nan)  # two arrays of NaN agree
+    assert np.isnan(tied.read.weight.data).all()
+
+
+def test_rng_state_resumes_a_run() -> None:
+    x = tensor(64, 2, dtype=np.float32)
+    unbroken = Net()
+    for _ in range(3):
+        unbroken(x)
+    parameters, generators = unbroken.state_dict(), unbroken.rng_state()
+    assert not any("rng" in path for path in parameters)
+    generators = json.loads(json.dumps(generators))
+    expected = unbroken(x).data
+    resumed = Net(seed=9)
+    resumed.load_state_dict(parameters)
+    assert not np.array_equal(resumed(x).data, expected)  # the parameters alone do not do it
+    resumed.load_rng_state(generators)
+    assert np.array_equal(resumed(x).data, expected)
+    assert resumed.rng_state() == unbroken.rng_state()
+
+
+def test_rng_state_faults() -> None:
+    net = ModuleList([Dropout(0.1), Dropout(0.1, PCG32(1))])
+    state = net.rng_state()
+    assert list(state) == ["0.rng", "1.rng"]
+    first = PCG32(8).state()
+    for wrong, message in (
+        ({"0.rng": first}, r"missing from the state: 1\.rng"),
+        ({"0.rng": first, "2.rng": state["1.rng"]}, r"(?s)missing.*1\.rng.*not in .*: 2\.rng"),
+        ({"0.rng": first, "1.rng": {"generator": "other"}}, "PCG32"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            net.load_rng_state(wrong)
+        assert net.rng_state() == state
+
+
+def test_seed_generators() -> None:
+    net = ModuleList([Dropout(0.5), ModuleList([Dropout(0.5)]), Linear(2, 2)])
+    assert net[0].rng.state() == net[1][0].rng.state() == PCG32(0).substream("dropout").state()
+    root = PCG32(3)
+    before = root.state()
+    assert net.seed_generators(root) is net
+    assert net.rng_state() == {
+        "0.rng": root.substream("0.rng").state(),
+        "1.0.rng": root.substream("1.0.rng").state(),
+    }
+    assert root.state() == before
+    x = tensor(50, 20)
+    assert not np.array_equal(net[0](x).data, net[1][0](x).data)
+    shared = PCG32(4)
+    both = ModuleList([Dropout(0.5, shared), Dropout(0.5, shared)])
+    both.seed_generators(root)
+    assert shared.state() == root.substream("0.rng").state()
+
+
+def test_linear_hand_example() -> None:
+    layer = Linear(2, 3).astype(np.float64)
+    layer.load_state_dict({"weight": [[1, 0], [0, 1], [1, -1]], "bias": [0.5, 0.0, -1.0]})
+    rows, grads = np.array([[1.0, 2.0], [3.0, -1.0]]), np.array([[1.0, 2.0, 3.0], [0.0, -1.0, 1.0]])
+    for batch in ((2,), (1, 2), (2, 1)):
+        layer.zero_grad()
+        x = Tensor(rows.reshape(*batch, 2), requires_grad=True)
+        y = layer(x)
+        assert np.array_equal(y.data.reshape(2, 3), [[1.5, 2, -2], [3.5, -1, 3]])
+        y.backward(grads.reshape(*batch, 3))
+        assert np.array_equal(x.grad.reshape(2, 2), [[4, -1], [1, -2]])
+        assert np.array_equal(layer.weight.grad, [[1, 2], [-1, 5], [6, 5]])
+        assert np.array_equal(layer.bias.grad, [1, 1, 4])
+    layer.zero_grad()
+    for i in range(2):  # row by row: gradients accumulate
+        layer(Tensor(rows[i])).backward(grads[i])
+    assert np.array_equal(layer.weight.grad, [[1, 2], [-1, 5], [6, 5]])
+    assert np.array_equal(layer.bias.grad, [1, 1, 4])
+
+
+def test_linear_any_layout() -> None:
+    rng = PCG32(2)
+    big = rng.normal(0.0, 1.0, (8, 6, 4), np.float64)
+    w, b = rng.normal(0.0, 1.0, (5, 4), np.float64), rng.normal(0.0, 1.0, 5, np.float64)
+    g = rng.normal(0.0, 1.0, (5, 6, 8), np.float64)
+
+    def run(x: Any, w: Any, b: Any, g: Any) -> list[Any]:
+        tensors = [Tensor(a, requires_grad=True) for a in (x, w, b)]
+        copies = [a.copy() for a in (x, w, b, g)]
+        y = linear(*tensors)
+        y.backward(g)
+        assert all(np.array_equal(a, c) for a, c in zip((x, w, b, g), copies, strict=True))
+        assert all(t.grad.flags.c_contiguous for t in tensors)
+        return [y.data, *(t.grad for t in tensors)]
+
+    x = big[::2].swapaxes(0, 1)  # [6, 4, 4], strided and transposed
+    cotangent = g[:, :, ::2].transpose(1, 2, 0)  # [6, 4, 5]
+    plain = run(np.ascontiguousarray(x), w, b, np.ascontiguousarray(cotangent))
+    odd = run(x, np.asfortranarray(w), np.repeat(b, 2)[::2], cotangent)
+    for one, other in zip(plain, odd, strict=True):
+        np.testing.assert_allclose(other, one, rtol=0, atol=1e-13)
+    fixed = x.copy()
+    fixed.setflags(write=False)
+    run(fixed, w, b, cotangent)
+
+
+def test_linear_promotes() -> None:
+    for x_type, w_type, b_type in (
+        ("f8", "f4", "f4"),
+        ("f4", "f8", "f4"),
+        ("f4", "f4", "f8"),
+        ("f4", "f4", "f4"),
+        ("i8", "f4", "f4"),
+    ):
+        x = tensor(3, 4, seed=1, dtype=x_type, grad=x_type != "i8")
+        w, b = tensor(2, 4, seed=2, dtype=w_type), tensor(2, seed=3, dtype=b_type)
+        y = linear(x, w, b)
+        assert y.dtype == np.result_type(x.dtype, w.dtype, b.dtype)
+        exact = x.data.astype("f8") @ w.data.astype("f8").T + b.data
+        np.testing.assert_allclose(y.data, exact, rtol=1e-5, atol=1e-6)
+        y.backward(np.ones((3, 2)))
+        for parent in (x, w, b):
+            if parent.requires_grad:
+                assert parent.grad.dtype == parent.dtype
+        assert b.data.tolist() == tensor(2, seed=3, dtype=b_type).data.tolist()
+
+
+def test_linear_leaves_work_out() -> None:
+    full = [tensor(3, 4, seed=1), tensor(2, 4, seed=2), tensor(2, seed=3)]
+    linear(*full).backward(np.ones((3, 2)))
+    for kept in range(8):
+        some = [Tensor(t.data, requires_grad=bool(kept >> i & 1)) for i, t in enumerate(full)]
+        y = linear(*some)
+        assert y.requires_grad == (kept > 0)
+        if kept:
+            y.backward(np.ones((3, 2)))
+        for i, t in enumerate(some):
+            if kept >> i & 1:
+                assert np.array_equal(t.grad, full[i].grad)
+            else:
+                assert t.grad is None
+    with no_grad():
+        assert not linear(*full).requires_grad
+
+
+def test_linear_keeps_the_forward_weight() -> None:
+    x, w = tensor(3, 4, seed=1), tensor(2, 4, seed=2)
+    before = w.data.copy()
+    y = linear(x, w)
+    w.data = np.zeros((2, 4))
+    y.backward(np.ones((3, 2)))
+    np.testing.assert_allclose(x.grad, np.ones((3, 2)) @ before, rtol=1e-14)
+
+
+class Counted(Tensor):
+    """Counts the tensors that are made; the result of an operation takes this class over."""
+
+    __slots__ = ()
+    made = 0
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        Counted.made += 1
+        return super().__new__(cls)
+
+
+def test_linear_is_one_operation() -> None:
+    layer = Linear(4, 3)
+    for shape in ((4,), (2, 4), (2, 3, 4), (2, 1, 3, 4)):
+        x = Counted(np.ones(shape, np.float32))
+        before = Counted.made
+        y = layer(x)
+        assert type(y) is Counted
+        assert Counted.made == before + 1
+
+
+def test_linear_sums_bias_gradients_well() -> None:
+    g = PCG32(0).normal(0.0, 1.0, (32768, 64))
+    layer = Linear(2, 64)
+    layer(Tensor(np.ones((32768, 2), np.float32))).backward(g)
+    exact = g.astype(np.float64).sum(axis=0)
+    assert np.abs(layer.bias.grad - exact).max() < np.abs(g.sum(axis=0) - exact).max() / 2
+
+
+def test_linear_validation() -> None:
+    for sizes in ((0, 2), (2, 0), (-1, 2), (2.0, 2), (True, 2), ("2", 2), (2, None)):
+        with pytest.raises(ValueError, match="positive int for d_"):
+            Linear(*sizes)  # type: ignore[arg-type]
+    assert Linear(np.int64(2), np.int32(3)).weight.shape == (3, 2)  # type: ignore[arg-type]
+    layer = Linear(3, 2)
+    for shape in ((2,), (3, 2), (3, 1), (4, 3, 2), ()):
+        with pytest.raises(ValueError, match=r"\[\.\.\., 3\], got \[") as caught:
+            layer(Tensor(np.ones(shape)))
+        assert str(list(shape)) in str(caught.value)
+    x = Tensor(np.ones((2, 3)))
+    for w_shape, b_shape in (((3,), (3,)), ((2, 3, 1), (2,)), ((2, 3), (3,)), ((2, 3), (1, 2))):
+        with pytest.raises(ValueError, match="wants weight"):
+            linear(x, Tensor(np.ones(w_shape)), Tensor(np.ones(b_shape)))
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize(
+    "batch", [(), (1,), (5,), (3, 4), (2, 1, 3), (2, 3, 2, 2), (0,), (3, 0), (0, 5, 2)]
+)
+@pytest.mark.parametrize(("d_in", "d_out"), [(4, 4), (6, 3), (1, 5), (7, 1)])
+def test_linear_matches_torch(batch: tuple[int, ...], bias: bool, d_in: int, d_out: int) -> None:
+    rng = PCG32(d_in * 10 + d_out)
+    layer = Linear(d_in, d_out, bias=bias, rng=rng).astype(np.float64)
+    x = rng.normal(0.0, 1.0, (*batch, d_in), np.float64)
+    g = rng.normal(0.0, 1.0, (*batch, d_out), np.float64)
+    mine = Tensor(x, requires_grad=True)
+    y = layer(mine)
+    y.backward(g)
+    theirs = torch.tensor(x, requires_grad=True)
+    params = [torch.tensor(p.data, requires_grad=True) for p in layer.parameters()]
+    out = torch.nn.functional.linear(theirs, *params)
+    out.backward(torch.tensor(g))
+    assert y.shape == (*batch, d_out)
+    pairs = [(y.data, out.detach()), (mine.grad, theirs.grad)]
+    pairs += [(p.grad, q.grad) for p, q in zip(layer.parameters(), params, strict=True)]
+    for found, expected in pairs:
+        assert found.dtype == np.float64
+        np.testing.assert_allclose(found, expected.numpy(), rtol=0, atol=1e-12)
+
+
+def test_linear_init() -> None:
+    draws = PCG32(0)
+    weight = draws.uniform(-0.5, 0.5, (3, 4))
+    bias = draws.uniform(-0.5, 0.5, 3)
+    for layer in (Linear(4, 3), Linear(4, 3), Linear(4, 3, rng=PCG32(0))):  # fresh each time
+        assert np.array_equal(layer.weight.data, weight)
+        assert np.array_equal(layer.bias.data, bias)
+        assert layer.weight.dtype == layer.bias.dtype == np.float32
+        assert layer.weight.requires_grad
+        assert layer.bias.requires_grad
+    assert layer.weight.data[0].tolist() == [float(u) - 0.5 for u in PCG32(0).uniform(0.0, 1.0, 4)]
+    rng = PCG32(5)
+    first, second = Linear(9, 2, rng=rng), Linear(9, 2, bias=False, rng=rng)
+    draws = PCG32(5)
+    third = 1 / math.sqrt(9)
+    assert np.array_equal(first.weight.data, draws.uniform(-third, third, (2, 9)))
+    assert np.array_equal(first.bias.data, draws.uniform(-third, third, 2))
+    assert np.array_equal(second.weight.data, draws.uniform(-third, third, (2, 9)))
+    assert second.bias is None
+    assert list(second.state_dict()) == ["weight"]
+    assert rng.state() == draws.state()
+    assert first.rng_state() == {}
+    tall = Linear(1, 5000)  # the bound is that of d_in, also for the bias
+    for p in tall.parameters():
+        assert 0.99 < np.abs(p.data).max() <= 1.0
+        assert p.data.min() < -0.99
+
+
+def test_init_keeps_the_scale() -> None:
+    for d in (4, 16, 64, 256, 1024):
+        rng = PCG32(d)
+        layer = Linear(d, 64, bias=False, rng=rng)
+        out = layer(Tensor(rng.normal(0.0, 1.0, (2000, d)))).data
+        assert abs(float(out.std()) - 1 / math.sqrt(3)) < 0.08
+        assert abs(float(out.mean())) < 0.05
+
+
+def test_dropout_in_training_only() -> None:
+    layer = Dropout(0.25)
+    x = tensor(1000)
+    before = layer.rng.state()
+    assert before == PCG32(0).substream("dropout").state()
+    assert layer.eval()(x) is x
+    assert Dropout(0.0)(x) is x
+    assert layer.rng.state() == before  # nothing drawn
+    y = layer.train()(x)
+    assert 0.2 < float(np.mean(y.data == 0)) < 0.3
+    z = layer(x)
+    assert not np.array_equal(y.data, z.data)  # each call draws anew
+    mine = PCG32(3)
+    assert Dropout(0.5, mine).rng is mine
+
+
+def test_dropout_values_and_gradients() -> None:
+    for dtype in (np.float32, np.float64):
+        for p, shape in ((0.25, (6, 50)), (0.9, (2, 3, 4)), (0.5, ())):
+            x, g = tensor(*shape, dtype=dtype), tensor(*shape, dtype=dtype, seed=8).data
+            y = Dropout(p, PCG32(1))(x)
+            kept = PCG32(1).uniform(0.0, 1.0, shape) >= p
+            y.backward(g)
+            assert y.dtype == x.grad.dtype == dtype
+            tight = {"rtol": 1e-6 if dtype == np.float32 else 1e-14}
+            np.testing.assert_allclose(y.data, np.where(kept, x.data / (1 - p), 0), **tight)
+            np.testing.assert_allclose(x.grad, np.where(kept, g / (1 - p), 0), **tight)
+    ones = Dropout(0.3)(Tensor(np.ones(100_000))).data
+    assert abs(ones.mean() - 1.0) < 4 * math.sqrt(0.3 / 0.7 / 100_000)  # the mean is kept
+
+
+def test_dropout_validation() -> None:
+    for p in (-0.1, 1.0, 1.5, math.nan):
+        with pytest.raises(ValueError, match="0 <= p < 1, got"):
+            Dropout(p)
+
+
+class Classifier(Module):
+    def __init__(self, rng: PCG32) -> None:
+        self.hidden = Linear(2, 8, rng=rng)
+        self.out = Linear(8, 1, rng=rng)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.out(self.hidden(x).tanh())
+        return y
+
+
+def train(model: Classifier, steps: int) -> float:
+    x = Tensor(np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32))
+    target = np.array([[0], [1], [1], [0]], np.float32)
+    loss = math.nan
+    for _ in range(steps):
+        error = model(x) - target
+        mean: Tensor = (error * error).mean()
+        model.zero_grad()
+        mean.backward()
+        for p in model.parameters():
+            p.data = p.data - np.float32(0.2) * p.grad
+        loss = mean.item()
+    return loss
+
+
+def test_small_model_learns() -> None:
+    whole = Classifier(PCG32(1))
+    first = train(whole, 1)
+    halfway = train(whole, 199)
+    kept = whole.state_dict()
+    end = train(whole, 200)
+    assert 0.2 < first < 2.0
+    assert end < halfway < first
+    assert end < 0.01
+    other = Classifier(PCG32(2))
+    other.load_state_dict(kept)
+    assert train(other, 200) == end  # to the last bit
+    assert same(other.state_dict(), whole.state_dict())

@@ -1,0 +1,340 @@
+# Tangled from book/0-foundations/L0.4-modules.md
+"""Modules: objects that hold parameters, other modules and random generators; and Linear."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from tinyllm.autograd import record
+from tinyllm.num.pcg32 import PCG32
+from tinyllm.tensor import Tensor
+
+__all__ = ["Dropout", "Linear", "Module", "ModuleList", "Unmatched", "linear"]
+
+
+class Unmatched(NamedTuple):
+    """Paths that a load left out: parameters without an array, and arrays without a parameter."""
+
+    missing: list[str]
+    unexpected: list[str]
+
+
+class Module:
+    """Something with a `forward`, and with parameters, modules and generators as attributes.
+
+    What is assigned to an attribute is registered by what it is: a leaf `Tensor` that requires a
+    gradient as a parameter, a `Module` as a submodule, a `PCG32` as a generator. A thing's path is
+    the names that lead to it, joined by dots: ``layers.0.weight``.
+    """
+
+    training: bool = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        registered = self.__dict__.setdefault("_registered", {})
+        if _is_member(value):
+            registered[name] = None
+        elif value is None:
+            registered.pop(name, None)
+        elif name in registered:
+            raise TypeError(
+                f"{type(self).__name__}.{name} is registered, and a {type(value).__name__} cannot take its "
+                "place unless it is a module, a generator or a leaf tensor that requires grad. "
+                "To change a parameter's numbers assign to its .data, to freeze it set its "
+                "requires_grad to False, to be rid of it `del` it or assign None"
+            )
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        object.__delattr__(self, name)
+        self.__dict__.get("_registered", {}).pop(name, None)
+
+    def _members(self) -> Iterator[tuple[str, Any]]:
+        """Name and value of each parameter, module and generator of this module itself."""
+        for name, value in vars(self).items():
+            if _hides_members(value):
+                raise TypeError(
+                    f"{type(self).__name__}.{name} is a {type(value).__name__} that holds modules, "
+                    "parameters or generators, and they would neither be trained nor saved: use a "
+                    "ModuleList, or give each an attribute of its own"
+                )
+        for name in self.__dict__.get("_registered", ()):
+            yield name, self.__dict__[name]
+
+    def _walk(
+        self, kind: type[Any], prefix: str = "", above: tuple[Module, ...] = ()
+    ) -> Iterator[tuple[str, Any]]:
+        """Everything of that kind below this module with its path, once for each path."""
+        if any(self is module for module in above):
+            raise ValueError(f"{type(above[0]).__name__} contains itself, at {prefix.rstrip('.')}")
+        for name, value in self._members():
+            if isinstance(value, kind):
+                yield prefix + name, value
+            if isinstance(value, Module):
+                yield from value._walk(kind, f"{prefix}{name}.", (*above, self))
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; every subclass says it."""
+        raise NotImplementedError(f"{type(self).__name__} does not define forward()")
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.forward(*args, **kwargs)
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """Path and parameter in definition order, each parameter once, by its first path."""
+        return _once(self._walk(Tensor))
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Every parameter once, in definition order."""
+        return (parameter for _, parameter in self.named_parameters())
+
+    def named_modules(self) -> Iterator[tuple[str, Module]]:
+        """Path and module in definition order, each once; first this module, whose path is ""."""
+        yield "", self
+        yield from _once(self._walk(Module))
+
+    def modules(self) -> Iterator[Module]:
+        """This module and every module below it, each once."""
+        return (module for _, module in self.named_modules())
+
+    def zero_grad(self) -> None:
+        """Forget all gradients, as is to be done before each backward pass."""
+        for parameter in self.parameters():
+            parameter.grad = None
+
+    def astype(self, dtype: DTypeLike) -> Self:
+        """Convert every parameter to another floating dtype, in place; returns the module."""
+        kind = np.dtype(dtype)
+        if kind.kind != "f":
+            raise TypeError(f"astype: wants a floating dtype, got {kind}")
+        for parameter in self.parameters():
+            parameter.data = parameter.data.astype(kind)
+            parameter.grad = None
+        return self
+
+    def train(self, mode: bool = True) -> Self:
+        """Put this module and all below it into training mode; returns the module."""
+        for module in self.modules():
+            module.training = mode
+        return self
+
+    def eval(self) -> Self:
+        """Put this module and all below it into evaluation mode; returns the module."""
+        return self.train(False)
+
+    def state_dict(self) -> dict[str, NDArray[Any]]:
+        """A copy of each parameter's array by path, in definition order; shared ones by every path."""
+        return {path: parameter.data.copy() for path, parameter in self._walk(Tensor)}
+
+    def load_state_dict(
+        self, state: Mapping[str, ArrayLike | Tensor], strict: bool = True
+    ) -> Unmatched:
+        """Copy arrays into the parameters of the same paths; each parameter keeps its dtype.
+
+        A shared parameter may be given by any or all of its paths. ValueError, and nothing is loaded,
+        for a shape or a dtype that does not fit, for different arrays for one shared parameter, and
+        if `strict` also for missing and unexpected paths; the message names every fault. Returns the
+        paths that were left out, which is only possible with ``strict=False``.
+        """
+        own = dict(self._walk(Tensor))
+        given = {
+            path: value.data if isinstance(value, Tensor) else np.asarray(value)
+            for path, value in state.items()
+        }
+        faults, first = [], dict[int, str]()  # the latter: where a parameter was given first
+        for path, p in own.items():
+            if path in given:
+                array, earlier = given[path], first.setdefault(id(p), path)
+                if array.shape != p.shape:
+                    faults.append(f"{path}: the state has shape {array.shape}, the model {p.shape}")
+                elif not np.can_cast(array.dtype, p.dtype, "same_kind"):
+                    faults.append(f"{path}: the state has dtype {array.dtype}, the model {p.dtype}")
+                elif not np.array_equal(array, given[earlier], equal_nan=True):
+                    faults.append(f"{path} and {earlier} are one parameter, the state has two")
+        unmatched = Unmatched(
+            missing=[path for path, p in own.items() if id(p) not in first],
+            unexpected=[path for path in given if path not in own],
+        )
+        if strict:
+            faults += [f"missing from the state: {path}" for path in unmatched.missing]
+            faults += [f"not in the model: {path}" for path in unmatched.unexpected]
+        if faults:
+            what = f"the state does not fit {type(self).__name__}, nothing was loaded:"
+            raise ValueError("\n  ".join([what, *faults]))
+        for path in given.keys() & own.keys():
+            own[path].data = np.array(given[path], own[path].dtype, order="C")  # always a copy
+        return unmatched
+
+    def rng_state(self) -> dict[str, dict[str, str]]:
+        """The state of each generator by path, in a form that JSON keeps."""
+        return {path: rng.state() for path, rng in self._walk(PCG32)}
+
+    def load_rng_state(self, state: Mapping[str, Mapping[str, str]]) -> None:
+        """Let every generator go on from its state; ValueError, changing nothing, if one is missing."""
+        own = dict(self._walk(PCG32))
+        faults = [f"missing from the state: {path}" for path in own if path not in state]
+        faults += [f"not in the model: {path}" for path in state if path not in own]
+        if faults:
+            what = f"the generators' state does not fit {type(self).__name__}, nothing was loaded:"
+            raise ValueError("\n  ".join([what, *faults]))
+        for one in state.values():
+            PCG32().set_state(one)  # a faulty one is refused before any is set
+        for path, rng in own.items():
+            rng.set_state(state[path])
+
+    def seed_generators(self, root: PCG32) -> Self:
+        """Start each generator as ``root.substream(path)``, so that no two draw alike."""
+        for path, rng in _once(self._walk(PCG32)):
+            rng.set_state(root.substream(path).state())
+        return self
+
+    def extra_repr(self) -> str:
+        """What repr() puts between the brackets; for subclasses to say."""
+        return ""
+
+    def __repr__(self) -> str:
+        lines = [f"{type(self).__name__}({self.extra_repr()})"]
+        for name, value in self._members():
+            if isinstance(value, Module):
+                lines += f"{name}: {value!r}".splitlines()
+        return "\n  ".join(lines)
+
+
+class ModuleList(Module):
+    """Modules in order, registered as "0", "1", ...: the parameters are ``layers.0.weight`` etc."""
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        self._length = 0
+        for module in modules:
+            self.append(module)
+
+    def append(self, module: Module) -> None:
+        """Add a module at the end; TypeError for anything else."""
+        if not isinstance(module, Module):
+            raise TypeError(f"ModuleList: wants modules, got a {type(module).__name__}")
+        setattr(self, str(self._length), module)
+        self._length += 1
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, index: int) -> Any:
+        """The module at that place; negative ones count from the end. IndexError outside."""
+        return self.__dict__[str(range(self._length)[index])]
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[index] for index in range(self._length))
+
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x W^T + b for x [..., d_in], weight [d_out, d_in], bias [d_out] -> [..., d_out].
+
+    One recorded operation, and one matrix product whatever the batch axes. ValueError for shapes
+    that do not fit.
+    """
+    if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
+        raise ValueError(
+            f"linear: wants weight [d_out, d_in] and bias [d_out], got {list(weight.shape)} "
+            f"and {None if bias is None else list(bias.shape)}"
+        )
+    d_out, d_in = weight.shape
+    if x.shape[-1:] != (d_in,):
+        raise ValueError(f"linear: wants x of shape [..., {d_in}], got {list(x.shape)}")
+
+    w = weight.data
+    rows = x.data.reshape(-1, d_in)  # [N, d_in]
+    y = rows @ w.T  # eq. linear, [N, d_out]
+    if bias is not None:
+        in_place = np.can_cast(bias.dtype, y.dtype)  # else a wider bias widens the result
+        y = np.add(y, bias.data, out=y if in_place else None)
+    y = y.reshape(*x.shape[:-1], d_out)  # [..., d_out]
+
+    def backward(grad: NDArray[Any]) -> tuple[NDArray[Any] | None, ...]:
+        g = grad.reshape(-1, d_out)  # eq. linear-grad, [N, d_out]
+        dx = (g @ w).reshape(x.shape) if x.requires_grad else None  # [..., d_in]
+        dw = g.T @ rows if weight.requires_grad else None  # [d_out, d_in]
+        if bias is None:
+            return dx, dw
+        db = np.ones(len(g), g.dtype) @ g if bias.requires_grad else None  # [d_out]
+        return dx, dw, db
+
+    return record(y, (x, weight) if bias is None else (x, weight, bias), backward)
+
+
+class Linear(Module):
+    """y = x W^T + b with weight [d_out, d_in] and bias [d_out], or None.
+
+    Both are float32, drawn uniformly from -1/sqrt(d_in) to 1/sqrt(d_in), the weight first, from
+    `rng`, by default a fresh ``PCG32(0)``. ValueError unless d_in and d_out are positive ints.
+    """
+
+    def __init__(self, d_in: int, d_out: int, bias: bool = True, rng: PCG32 | None = None) -> None:
+        for name, size in (("d_in", d_in), ("d_out", d_out)):
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+                raise ValueError(f"Linear: wants a positive int for {name}, got {size!r}")
+        rng = PCG32(0) if rng is None else rng
+        bound = 1.0 / math.sqrt(d_in)  # eq. init
+        self.weight = Tensor(rng.uniform(-bound, bound, (d_out, d_in)), requires_grad=True)
+        self.bias = Tensor(rng.uniform(-bound, bound, d_out), requires_grad=True) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., d_in] -> [..., d_out]."""
+        return linear(x, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        d_out, d_in = self.weight.shape
+        return f"{d_in} -> {d_out}" + (", bias=False" if self.bias is None else "")
+
+
+class Dropout(Module):
+    """While training, entries are put to 0 with probability p and the others divided by 1 - p.
+
+    In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. The generator
+    is this module's own, by default ``PCG32(0).substream("dropout")``. ValueError unless 0 <= p < 1.
+    """
+
+    def __init__(self, p: float, rng: PCG32 | None = None) -> None:
+        if not 0.0 <= p < 1.0:
+            raise ValueError(f"Dropout: wants 0 <= p < 1, got {p}")
+        self.p = p
+        self.rng = PCG32(0).substream("dropout") if rng is None else rng
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape and dtype."""
+        if not self.training or self.p == 0.0:
+            return x
+        kept = self.rng.uniform(0.0, 1.0, x.shape) >= self.p  # eq. dropout
+        factor = kept * x.dtype.type(1.0 / (1.0 - self.p))
+        return record(x.data * factor, (x,), lambda grad: (grad * factor,))
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
+
+def _is_member(value: Any) -> bool:
+    """Whether an attribute of this value is registered."""
+    if isinstance(value, Tensor):
+        return value.requires_grad and value._backward is None  # a leaf
+    return isinstance(value, Module | PCG32)
+
+
+def _hides_members(value: Any) -> bool:
+    """Whether a list, tuple, set or dict holds, at any depth, what should be registered."""
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list | tuple | set):
+        return False
+    return any(_is_member(item) or _hides_members(item) for item in value)
+
+
+def _once(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """The items whose second part, the same object, did not come before."""
+    seen: set[int] = set()
+    for path, item in items:
+        if id(item) not in seen:
+            seen.add(id(item))
+            yield path, item

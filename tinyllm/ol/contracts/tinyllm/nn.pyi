@@ -1,0 +1,150 @@
+# Tangled from book/0-foundations/L0.4-modules.md
+"""Modules: objects that hold parameters, other modules and random generators; and Linear."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Self
+
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from tinyllm.num.pcg32 import PCG32
+from tinyllm.tensor import Tensor
+
+__all__ = ["Dropout", "Linear", "Module", "ModuleList", "Unmatched", "linear"]
+
+class Unmatched(NamedTuple):
+    """Paths that a load left out: parameters without an array, and arrays without a parameter."""
+
+    missing: list[str]
+    unexpected: list[str]
+
+class Module:
+    """Something with a `forward`, and with parameters, modules and generators as attributes.
+
+    What is assigned to an attribute is registered by what it is: a leaf `Tensor` that requires a
+    gradient as a parameter, a `Module` as a submodule, a `PCG32` as a generator. A thing's path is
+    the names that lead to it, joined by dots: ``layers.0.weight``. Order is the order of first
+    assignment. None, or `del`, ends a registration; anything else under a registered name is a
+    TypeError. A list, tuple, set or dict that holds such things is a TypeError as soon as members
+    are listed (by any method below but `forward` and `extra_repr`), and a module inside itself a
+    ValueError. No `super().__init__()` is needed.
+    """
+
+    training: bool
+
+    def __setattr__(self, name: str, value: Any) -> None: ...
+    def __delattr__(self, name: str) -> None: ...
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """What the module computes; every subclass says it. NotImplementedError here."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The same as `forward`."""
+
+    def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
+        """Path and parameter in definition order, each parameter once, by its first path."""
+
+    def parameters(self) -> Iterator[Tensor]:
+        """Every parameter once, in definition order."""
+
+    def named_modules(self) -> Iterator[tuple[str, Module]]:
+        """Path and module in definition order, each once; first this module, whose path is ""."""
+
+    def modules(self) -> Iterator[Module]:
+        """This module and every module below it, each once."""
+
+    def zero_grad(self) -> None:
+        """Forget all gradients, as is to be done before each backward pass."""
+
+    def astype(self, dtype: DTypeLike) -> Self:
+        """Convert every parameter to another floating dtype, in place; returns the module.
+
+        Gradients are forgotten. TypeError for a dtype that is not floating.
+        """
+
+    def train(self, mode: bool = True) -> Self:
+        """Put this module and all below it into training mode; returns the module."""
+
+    def eval(self) -> Self:
+        """Put this module and all below it into evaluation mode; returns the module."""
+
+    def state_dict(self) -> dict[str, NDArray[Any]]:
+        """A copy of each parameter's array by path, in definition order; shared ones by every path."""
+
+    def load_state_dict(
+        self, state: Mapping[str, ArrayLike | Tensor], strict: bool = True
+    ) -> Unmatched:
+        """Copy arrays into the parameters of the same paths; each parameter keeps its dtype.
+
+        A shared parameter may be given by any or all of its paths. ValueError, and nothing is
+        loaded, for a shape or a dtype that does not fit, for different arrays for one shared
+        parameter, and if `strict` also for missing and unexpected paths; the message names every
+        fault: the path and both shapes or dtypes, "missing from the state: PATH", "not in the
+        model: PATH". Returns the paths that were left out, which is only possible with
+        ``strict=False``.
+        """
+
+    def rng_state(self) -> dict[str, dict[str, str]]:
+        """The state of each generator by path, in a form that JSON keeps."""
+
+    def load_rng_state(self, state: Mapping[str, Mapping[str, str]]) -> None:
+        """Let every generator go on from its state.
+
+        ValueError, changing nothing, if a path is missing or not in the model (the message names
+        all of them), or if a state is none.
+        """
+
+    def seed_generators(self, root: PCG32) -> Self:
+        """Start each generator as ``root.substream(path)``, so that no two draw alike."""
+
+    def extra_repr(self) -> str:
+        """What repr() puts between the brackets; for subclasses to say."""
+
+class ModuleList(Module):
+    """Modules in order, registered as "0", "1", ...: the parameters are ``layers.0.weight`` etc."""
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None: ...
+    def append(self, module: Module) -> None:
+        """Add a module at the end; TypeError for anything else."""
+
+    def __len__(self) -> int: ...
+    def __getitem__(self, index: int) -> Any:
+        """The module at that place; negative ones count from the end. IndexError outside."""
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x W^T + b for x [..., d_in], weight [d_out, d_in], bias [d_out] -> [..., d_out].
+
+    One recorded operation, and one matrix product whatever the batch axes. The result's dtype is
+    numpy's promotion of the arguments'. ValueError for shapes that do not fit.
+    """
+
+class Linear(Module):
+    """y = x W^T + b with weight [d_out, d_in] and bias [d_out], or None.
+
+    Both are float32, drawn uniformly from -1/sqrt(d_in) to 1/sqrt(d_in), the weight first, from
+    `rng`, by default a fresh ``PCG32(0)``. ValueError unless d_in and d_out are positive ints.
+    """
+
+    weight: Tensor
+    bias: Tensor | None
+
+    def __init__(
+        self, d_in: int, d_out: int, bias: bool = True, rng: PCG32 | None = None
+    ) -> None: ...
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., d_in] -> [..., d_out]."""
+
+class Dropout(Module):
+    """While training, entries are put to 0 with probability p and the others divided by 1 - p.
+
+    In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. Else an entry
+    is kept where ``rng.uniform(0.0, 1.0, x.shape) >= p``. The generator is this module's own, by
+    default ``PCG32(0).substream("dropout")``. ValueError unless 0 <= p < 1.
+    """
+
+    p: float
+    rng: PCG32
+
+    def __init__(self, p: float, rng: PCG32 | None = None) -> None: ...
+    def forward(self, x: Tensor) -> Tensor:
+        """Any shape -> the same shape and dtype."""

@@ -1,0 +1,99 @@
+# Tangled from book/4-numerics/M06.3-pcg32.md
+"""PCG32: a small, seeded, portable random number generator with fast bulk draws."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+__all__ = ["PCG32"]
+
+class PCG32:
+    """A sequence of random numbers, chosen by a seed and a stream number.
+
+    PCG-XSH-RR 64/32 (M. E. O'Neill, 2014). Bulk draws equal one-at-a-time draws bit for bit, and
+    leave the generator where they leave it. A float32, and an integer from a range of at most
+    2**32, take one 32-bit draw (a rejected one more), a float64 and an integer from a larger range
+    take two. Arrays are filled in C order; shape () gives an array without axes.
+
+    A count, seed or size that is no whole number is a TypeError, one out of range a ValueError.
+    """
+
+    seed: int
+    stream: int
+
+    def __init__(self, seed: int = 0, stream: int = 721347520444481703) -> None:
+        """Seed as the reference does; 0 <= seed < 2**64, 0 <= stream < 2**63, else ValueError."""
+
+    def next_uint32(self) -> int:
+        """One draw: a Python int from 0 to 2**32 - 1."""
+
+    def uint32s(self, n: int) -> NDArray[np.uint32]:
+        """The next n draws, uint32 [n]."""
+
+    def advance(self, steps: int) -> None:
+        """Move on by `steps` draws without making them; a negative number goes back."""
+
+    def substream(self, name: str) -> PCG32:
+        """The generator of that name under this one; which draws were made does not matter.
+
+        Its seed and stream are the first and the second 8 bytes (little-endian; the stream without
+        its lowest bit) of the SHA-256 of this generator's seed and stream (8 bytes each,
+        little-endian) followed by the name in UTF-8. A name that is no str is a TypeError.
+        """
+
+    def state(self) -> dict[str, str]:
+        """All there is to know of the generator, as text that JSON keeps.
+
+        Keys: generator ("PCG32"), and seed, stream and state as hexadecimal numbers ("0x...").
+        """
+
+    def set_state(self, state: Mapping[str, str]) -> None:
+        """Go on from where `state()` was asked, here or elsewhere; ValueError for anything else."""
+
+    def uniform(
+        self,
+        low: float = 0.0,
+        high: float = 1.0,
+        shape: int | Sequence[int] = (),
+        dtype: DTypeLike = ...,
+    ) -> NDArray[Any]:
+        """Numbers drawn evenly from low <= x < high, also after rounding; an array of `shape`.
+
+        dtype float32 (the default): one draw w, u = (w >> 8) / 2**24. float64: two draws,
+        u = ((w0 >> 5) * 2**26 + (w1 >> 6)) / 2**53. The number is low + (high - low) * u in that
+        dtype, and the largest number below high where rounding reaches it. ValueError unless low
+        and high are finite, with a finite difference, and low < high in that dtype; TypeError for
+        another dtype.
+        """
+
+    def normal(
+        self,
+        mean: float = 0.0,
+        std: float = 1.0,
+        shape: int | Sequence[int] = (),
+        dtype: DTypeLike = ...,
+    ) -> NDArray[Any]:
+        """Normally distributed numbers by inversion, the same bits on every platform.
+
+        mean + std * z, where z is the standard normal number below which lies a probability of
+        (k + 1/2) / 2**b: k is one draw and b = 32 for float32 (the default), k is the 53 bits of
+        `uniform` and b = 53 for float64. Computed in float64 (Wichura's AS 241). ValueError unless
+        mean and std are finite and std >= 0.
+        """
+
+    def integers(self, low: int, high: int, shape: int | Sequence[int] = ()) -> NDArray[np.int64]:
+        """Whole numbers drawn evenly from low <= k < high, without bias; int64 of `shape`.
+
+        With r = high - low: draws below 2**32 mod r are refused, the number is low + draw mod r.
+        For r > 2**32 a draw has 64 bits, of two 32-bit draws, the first one the higher half, and
+        those below 2**64 mod r are refused. ValueError unless -2**63 <= low < high <= 2**63.
+        """
+
+    def permutation(self, n: int) -> NDArray[np.int64]:
+        """The numbers 0 to n - 1 in random order, each order equally likely; int64 [n].
+
+        Fisher and Yates: for i from n - 1 down to 1, entry i changes places with entry
+        ``integers(0, i + 1)``. ValueError unless 0 <= n < 2**32.
+        """
