@@ -1,3 +1,4 @@
+# Tangled from book/5-transformer/L5.3-multi-head-attention.md
 """Multi-head attention: several attentions side by side, each in its own slice of the features."""
 
 from __future__ import annotations
@@ -81,7 +82,11 @@ class MultiHeadAttention(Module):
     def load_packed_in_proj(self, weight: ArrayLike, bias: ArrayLike | None = None) -> None:
         """torch's in_proj_weight [3d, d] and in_proj_bias [3d], rows in the order q, k, v."""
         names = ("q_proj", "k_proj", "v_proj")
-        state = {f"{n}.weight": w for n, w in zip(names, np.split(np.asarray(weight), 3), strict=True)}
+        state = {
+            f"{n}.weight": w for n, w in zip(names, np.split(np.asarray(weight), 3), strict=True)
+        }
         if bias is not None:
-            state |= {f"{n}.bias": b for n, b in zip(names, np.split(np.asarray(bias), 3), strict=True)}
+            state |= {
+                f"{n}.bias": b for n, b in zip(names, np.split(np.asarray(bias), 3), strict=True)
+            }
         self.load_state_dict(state, strict=False)
