@@ -1,0 +1,590 @@
+# Tangled from book/5-transformer/L5.1-attention.md
+"""Scaled dot-product attention: each query reads a mean of values, weighted by their keys.
+
+`attend` goes step by step and returns the weights. `attention` is one operation with a backward
+pass of its own, which works through a few query rows at a time and keeps no weights. Both give the
+same numbers. Vaswani et al., "Attention Is All You Need" (2017), section 3.2.1.
+"""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import math
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tinyllm.autograd import is_recording, record, unbroadcast
+from tinyllm.num.pcg32 import PCG32
+from tinyllm.tensor import Tensor
+
+__all__ = ["attend", "attention", "attention_packed", "bool_mask", "masked_softmax"]
+
+Array: TypeAlias = NDArray[Any]
+Mask: TypeAlias = NDArray[np.bool_]
+Part: TypeAlias = tuple[slice, ...]  # one slice for each axis in front of the last two
+
+BLOCK = 1 << 18  # scores worked on at a time: 1 MiB in float32
+LEAST_ROWS = 32  # of a block: products of fewer rows are slow, however long these are
+TILE = (256, 512)  # query rows and keys of a block in the backward pass, which holds two
+SAFE = 16.0  # scores up to this size need no shift: e^16 is 9e6, e^-16 is 1e-7
+WORK_FOR_THREADS = 1 << 18  # fewer scores are done before a second thread has woken up
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: ArrayLike | None = None,
+    *,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    rng: PCG32 | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attention step by step: what each query reads, and its weights; both can be differentiated.
+
+    q [..., Tq, d], k [..., Tk, d], v [..., Tk, dv], floating point; the axes in front broadcast.
+    `mask` is bool, True = may attend, and broadcasts to [..., Tq, Tk]. `scale` is 1/sqrt(d) unless
+    given. With `dropout` > 0 weights are dropped at that rate, by draws from `rng`. Returns the
+    output [..., Tq, dv] and the weights [..., Tq, Tk] before dropout, in the inputs' dtype;
+    computed in float32 at least. A query that may read nothing has weights 0 and output 0.
+    TypeError for a mask that is not bool and inputs that are not floating point, ValueError for
+    shapes that do not fit and a rate outside [0, 1). Vaswani et al. (2017), eq. 1.
+    """
+    shape, allowed, scale = _checked(q, k, v, mask, scale)
+    drop = _dropout(dropout, rng, shape)
+    dtype = np.result_type(q.dtype, k.dtype, v.dtype)
+    q, k, v = (_cast(x, np.result_type(dtype, np.float32)) for x in (q, k, v))
+    weights = masked_softmax(_scores(q, k, scale, allowed), allowed)  # [..., Tq, Tk]
+    used = weights if drop is None else drop(weights)
+    context = _context(used, v, allowed)  # [..., Tq, dv]
+    return _cast(context, dtype), _cast(weights, dtype)
+
+
+def _scores(q: Tensor, k: Tensor, scale: float, allowed: Mask | None) -> Tensor:
+    """Every query's scaled inner product with every key [..., Tq, Tk]."""
+    queries, keys = q.data, k.data
+    with _quiet(allowed):
+        scores = queries @ keys.swapaxes(-1, -2) * scale  # eq. attention
+
+    def backward(grad: Array) -> tuple[Array, Array]:
+        reads = _asked(allowed, grad)
+        with _quiet(allowed):
+            ds = grad * scale
+            dq = _product(ds, keys, reads)  # eq. product-grads
+            dk = _transposed_product(ds, queries, reads)
+        return unbroadcast(dq, q.shape), unbroadcast(dk, k.shape)
+
+    return record(scores, (q, k), backward)
+
+
+def masked_softmax(scores: Tensor, mask: ArrayLike | None = None) -> Tensor:
+    """Softmax over the last axis of what `mask` allows; exactly 0 elsewhere.
+
+    scores [..., Tq, Tk] floating point; mask bool, True = may attend, broadcasts to the scores. A
+    row in which nothing is allowed is 0. What stands in the places that are not allowed does not
+    matter, be it NaN.
+    """
+    allowed = None if mask is None else _spread(bool_mask(mask), scores.shape)
+    with _quiet(allowed):
+        s = _select(allowed, scores.data, -np.inf)
+        top = s.max(axis=-1, keepdims=True, initial=-np.inf)  # [..., Tq, 1]
+        if allowed is not None:
+            top[~allowed.any(axis=-1, keepdims=True)] = 0  # dead rows: -inf less -inf is NaN
+        e = _select(allowed, np.exp(s - top))  # eq. softmax
+        total = e.sum(axis=-1, keepdims=True)
+        weights = e / np.where(total == 0, 1, total)
+
+    def backward(grad: Array) -> tuple[Array]:
+        reads = _asked(allowed, grad)
+        with _quiet(allowed):
+            mean = (_select(reads, weights) * _select(reads, grad)).sum(axis=-1, keepdims=True)
+            return (_select(reads, weights * (grad - mean)),)  # eq. softmax-grad
+
+    return record(weights, (scores,), backward)
+
+
+def _context(weights: Tensor, v: Tensor, allowed: Mask | None) -> Tensor:
+    """The weighted mean of the values [..., Tq, dv]."""
+    w, values = weights.data, v.data
+    with _quiet(allowed):
+        context = _product(w, values, allowed)  # eq. attention
+
+    def backward(grad: Array) -> tuple[Array, Array]:
+        reads = _asked(allowed, grad)
+        with _quiet(allowed):
+            dw = _select(reads, grad @ values.swapaxes(-1, -2))  # eq. product-grads
+            dv = _transposed_product(_select(reads, w), grad, reads)
+        return unbroadcast(dw, weights.shape), unbroadcast(dv, v.shape)
+
+    return record(context, (weights, v), backward)
+
+
+def bool_mask(mask: ArrayLike) -> Mask:
+    """The mask as a bool array, True = may attend; TypeError for any other dtype."""
+    array = np.asarray(mask)
+    if array.dtype != np.bool_:
+        raise TypeError(
+            f"a mask is bool here, True = may attend; got {array.dtype}. torch has two conventions: "
+            "for nn.MultiheadAttention True means blocked (give ~mask), for "
+            "F.scaled_dot_product_attention True means allowed (give mask); with both, floats are "
+            "added to the scores (for 0 and -inf give mask == 0)"
+        )
+    return array
+
+
+def _spread(mask: Mask, shape: tuple[int, ...]) -> Mask:
+    """The mask, seen in the scores' shape; nothing is copied."""
+    try:
+        return np.broadcast_to(mask, shape)
+    except ValueError:
+        raise ValueError(
+            f"attention: wants a mask that broadcasts to the scores' shape {list(shape)}, "
+            f"got {list(mask.shape)}"
+        ) from None
+
+
+def _cast(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
+    return x if x.dtype == dtype else x.astype(dtype)
+
+
+def _checked(
+    q: Tensor, k: Tensor, v: Tensor, mask: ArrayLike | None, scale: float | None
+) -> tuple[tuple[int, ...], Mask | None, float]:
+    """The scores' shape, the mask seen in that shape, and the scale."""
+    shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
+    if min(q.ndim, k.ndim, v.ndim) < 2 or k.shape[-1] != q.shape[-1] or v.shape[-2] != k.shape[-2]:
+        raise ValueError(
+            f"attention: wants q [..., Tq, d], k [..., Tk, d] and v [..., Tk, dv], got {shapes}"
+        )
+    if not q.dtype.kind == k.dtype.kind == v.dtype.kind == "f":
+        raise TypeError(
+            f"attention: wants floating-point q, k and v, got {q.dtype}, {k.dtype} and {v.dtype}"
+        )
+    lead = q.shape[:-2]
+    if not lead == k.shape[:-2] == v.shape[:-2]:
+        try:
+            lead = np.broadcast_shapes(lead, k.shape[:-2], v.shape[:-2])
+        except ValueError:
+            raise ValueError(f"attention: the axes in front do not broadcast: {shapes}") from None
+    shape = (*lead, q.shape[-2], k.shape[-2])
+    allowed = None if mask is None else _spread(bool_mask(mask), shape)
+    return shape, allowed, 1.0 / math.sqrt(max(q.shape[-1], 1)) if scale is None else float(scale)
+
+
+def _select(allowed: Mask | None, x: Array, other: float = 0.0) -> Array:
+    """`x` where allowed and `other` elsewhere, whatever stands there."""
+    return x if allowed is None else np.where(allowed, x, x.dtype.type(other))
+
+
+def _asked(allowed: Mask | None, grad: Array) -> Mask | None:
+    """What is allowed, in the rows of those queries about which the loss asks at all."""
+    return None if allowed is None else allowed & (grad != 0).any(axis=-1, keepdims=True)
+
+
+def _quiet(allowed: Mask | None) -> np.errstate:
+    """Where a mask may hide infinite numbers, their arithmetic is no reason to warn."""
+    return np.errstate() if allowed is None else np.errstate(invalid="ignore", over="ignore")
+
+
+def _product(a: Array, b: Array, allowed: Mask | None = None, out: Array | None = None) -> Array:
+    """a [..., m, n] @ b [..., n, d]; entry (i, j) of a meets row j of b only where allowed."""
+    if allowed is None or _finite(b):
+        return np.matmul(a, b, out=out)
+    bad: Mask = np.logical_not(np.isfinite(b).all(axis=-1))  # [..., n]
+    product: Array = np.matmul(a, np.where(bad[..., None], 0, b), out=out)
+    for j in np.flatnonzero(bad.any(axis=tuple(range(bad.ndim - 1)))):
+        reads = allowed[..., j] & bad[..., None, j]  # [..., m]
+        share = a[..., j, None] * b[..., None, j, :]  # [..., m, d]
+        np.add(product, share, out=product, where=reads[..., None])
+    return product
+
+
+def _transposed_product(
+    a: Array, b: Array, allowed: Mask | None = None, out: Array | None = None
+) -> Array:
+    """a^T b with the mask of a: a [..., m, n], b [..., m, d] -> [..., n, d]."""
+    turned = None if allowed is None else allowed.swapaxes(-1, -2)
+    return _product(a.swapaxes(-1, -2), b, turned, out)
+
+
+def _finite(x: Array) -> bool:
+    """Whether there is neither NaN nor inf in x; their sum cannot hide one."""
+    return math.isfinite(x.sum())
+
+
+class _Dropout:
+    """By what each weight is multiplied: drawn for any block, at any time, always the same."""
+
+    def __init__(self, rate: float, rng: PCG32, shape: tuple[int, ...]) -> None:
+        self.rate, self.shape = rate, shape
+        self.state = rng.state()
+        rng.advance(math.prod(shape))  # these draws are taken
+
+    def factors(self, part: Part, rows: slice, dtype: np.dtype[Any]) -> Array:
+        """0 or 1 / (1 - rate) for these rows of a part and all keys."""
+        places = [(s.start, s.stop) for s in (*part, rows, slice(0, self.shape[-1]))]
+        rng = PCG32()
+        rng.set_state(self.state)
+        rng.advance(int(np.ravel_multi_index([start for start, _ in places], self.shape)))
+        kept = rng.uniform(0.0, 1.0, tuple(stop - start for start, stop in places)) >= self.rate
+        factors: Array = kept * dtype.type(1.0 / (1.0 - self.rate))
+        return factors
+
+    def __call__(self, weights: Tensor) -> Tensor:
+        """All weights [..., Tq, Tk] after dropout."""
+        if 0 in self.shape:
+            return weights
+        *part, rows, _ = (slice(0, n) for n in self.shape)
+        factors = self.factors(tuple(part), rows, weights.dtype)
+        return record(weights.data * factors, (weights,), lambda grad: (grad * factors,))
+
+
+def _dropout(rate: float, rng: PCG32 | None, shape: tuple[int, ...]) -> _Dropout | None:
+    """The dropout of a run, or None for a rate of 0."""
+    if not 0.0 <= rate < 1.0:
+        raise ValueError(f"attention: wants 0 <= dropout < 1, got {rate}")
+    if rate == 0.0:
+        return None
+    if rng is None:
+        raise ValueError(
+            "attention: dropout draws from a generator that lives on from call to call: pass rng, "
+            'for instance PCG32(0).substream("dropout") made once'
+        )
+    return _Dropout(rate, rng, shape)
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: ArrayLike | None = None,
+    *,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    rng: PCG32 | None = None,
+    rows: int | None = None,
+) -> Tensor:
+    """What `attend` returns first, as one operation that keeps no weights.
+
+    Arguments, output and errors as for `attend`. `rows` is the number of query rows worked on at a
+    time, by default chosen by the sizes; memory grows with Tq + Tk, not with Tq * Tk. Dao et al.
+    (2022), appendix B.
+    """
+    _, allowed, scale = _checked(q, k, v, mask, scale)
+    keep = is_recording() and (q.requires_grad or k.requires_grad or v.requires_grad)
+    run = _Blockwise((q.data, k.data, v.data), allowed, scale, (dropout, rng), rows, keep)
+
+    def backward(grad: Array) -> tuple[Array, ...]:
+        into = [np.empty_like(x) for x in (run.q, run.k, run.v)]
+        run.gradients(grad, into)
+        return tuple(unbroadcast(g, x.shape) for g, x in zip(into, (q, k, v), strict=True))
+
+    dtype = np.result_type(q.dtype, k.dtype, v.dtype)
+    return record(run.out.astype(dtype, copy=False), (q, k, v), backward)
+
+
+def attention_packed(
+    qkv: Tensor,
+    mask: ArrayLike | None = None,
+    *,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    rng: PCG32 | None = None,
+    rows: int | None = None,
+) -> Tensor:
+    """`attention` of queries, keys and values that lie in one array, one after the other.
+
+    qkv [..., 3H, T, d]: H heads of queries, H of keys, H of values. Returns [..., H, T, d]. The
+    gradient is one array too. Other arguments and errors as for `attention`.
+    """
+    if qkv.ndim < 3 or qkv.shape[-3] % 3:
+        raise ValueError(f"attention_packed: wants [..., 3H, T, d], got {list(qkv.shape)}")
+    n = qkv.shape[-3] // 3
+    thirds = [np.s_[..., i * n : (i + 1) * n, :, :] for i in range(3)]
+    q, k, v = (Tensor(qkv.data[third]) for third in thirds)
+    _, allowed, scale = _checked(q, k, v, mask, scale)
+    keep = is_recording() and qkv.requires_grad
+    run = _Blockwise((q.data, k.data, v.data), allowed, scale, (dropout, rng), rows, keep)
+
+    def backward(grad: Array) -> tuple[Array]:
+        whole = np.empty_like(qkv.data, dtype=run.dtype)
+        run.gradients(grad, [whole[third] for third in thirds])
+        return (whole,)
+
+    return record(run.out.astype(qkv.dtype, copy=False), (qkv,), backward)
+
+
+class _Blockwise:
+    """One run of attention, and what its backward pass needs to work out the weights again."""
+
+    def __init__(
+        self,
+        inputs: tuple[Array, Array, Array],
+        allowed: Mask | None,
+        scale: float,
+        dropout: tuple[float, PCG32 | None],
+        rows: int | None,
+        keep: bool,
+    ) -> None:
+        if rows is not None and rows < 1:
+            raise ValueError(f"attention: wants at least 1 query row at a time, got rows={rows}")
+        self.dtype = np.result_type(*inputs, np.float32)
+        lead = inputs[0].shape[:-2] if allowed is None else allowed.shape[:-2]
+        if not lead == inputs[1].shape[:-2] == inputs[2].shape[:-2]:
+            lead = np.broadcast_shapes(lead, *(x.shape[:-2] for x in inputs))
+        self.q, self.k, self.v = (_lead(x.astype(self.dtype, copy=False), lead) for x in inputs)
+        Tq, Tk = self.q.shape[-2], self.k.shape[-2]
+        self.shape = (*lead, Tq, Tk)
+        self.allowed, self.scale, self.rows = allowed, scale, rows
+        self.drop = _dropout(*dropout, self.shape)
+        with _quiet(allowed):
+            self.guard = allowed is not None and not all(map(_finite, (self.q, self.k, self.v)))
+        self.out = np.empty_like(self.q, shape=(*lead, Tq, self.v.shape[-1]))  # [..., Tq, dv]
+        self.total = np.empty_like(self.q, shape=(*lead, Tq, 1))  # the sums of eq. softmax
+        self.shift = np.zeros_like(self.total)  # its shifts
+        small = Tq * Tk <= (Tq + Tk) * (self.q.shape[-1] + self.v.shape[-1])
+        self.keep = keep and small and rows is None
+        self.kept: dict[tuple[int, ...], Array] = {}  # exponentials by the part's first indices
+        self.parts = self._parts()
+        if not self.parts:
+            self.out[...] = 0  # no key, or nothing at all
+        _run(self._forward, self.parts, math.prod(self.shape))
+
+    def _parts(self) -> list[Part]:
+        """Groups of heads of about BLOCK scores; a head that is larger is a group by itself."""
+        *lead, Tq, Tk = self.shape
+        if 0 in self.shape:
+            return []
+        budget = BLOCK if self.rows is None else 0
+        size, steps = Tq * Tk, list[int]()
+        for n in reversed(lead):
+            steps.append(max(1, min(n, budget // size)))
+            size *= n
+        parts: list[Part] = [()]
+        for n, step in zip(lead, reversed(steps), strict=True):
+            parts = [(*p, slice(i, min(i + step, n))) for p in parts for i in range(0, n, step)]
+        return parts
+
+    def _cut(self, part: Part, rows: int, keys: int) -> tuple[list[slice], list[slice]]:
+        """The rows and the keys of a part's blocks. Only a part of one head is cut."""
+        Tq, Tk = self.shape[-2:]
+        if self.keep or any(s.stop - s.start > 1 for s in part):
+            rows, keys = Tq, Tk
+        elif self.rows is not None:
+            rows = self.rows
+        return _slices(Tq, rows), _slices(Tk, keys)
+
+    def _forward(self, part: Part) -> None:
+        """Fill in the output and the sums of one part."""
+        v = self.v[part]
+        keys_T = np.multiply(self.k[part].swapaxes(-1, -2), self.scale, order="C")  # [..., d, Tk]
+        buffer = _Buffer(self.dtype)
+        for rows in self._cut(part, max(LEAST_ROWS, BLOCK // self.shape[-1]), self.shape[-1])[0]:
+            out, total = self.out[part][..., rows, :], self.total[part][..., rows, :]
+            allowed, keys = self._visible(part, rows)
+            if keys.start == keys.stop:  # nobody reads anything
+                out[...], total[...] = 0, 1
+                continue
+            with _quiet(allowed):
+                e = self._exponentials(part, rows, keys, keys_T, allowed, buffer, forward=True)
+                sums = e.reshape(-1, e.shape[-1]) @ np.ones(e.shape[-1], e.dtype)
+                total[...] = sums.reshape(total.shape)
+                if allowed is not None:
+                    total[total == 0] = 1  # dead rows
+                used = e if self.drop is None else e * self._factors(part, rows)[..., keys]
+                _product(used, v[..., keys, :], allowed if self.guard else None, out=out)
+                out /= total  # eq. blockwise
+
+    def _visible(self, part: Part, rows: slice) -> tuple[Mask | None, slice]:
+        """The mask of a block of rows, and the keys from the first to the last that one may read."""
+        if self.allowed is None:
+            return None, slice(0, self.shape[-1])
+        allowed = self.allowed[part][..., rows, :]
+        if self.keep:
+            return allowed, slice(0, self.shape[-1])
+        read = np.flatnonzero(allowed.any(axis=tuple(range(allowed.ndim - 1))))
+        keys = slice(int(read[0]), int(read[-1]) + 1) if len(read) else slice(0, 0)
+        return allowed[..., keys], keys
+
+    def _factors(self, part: Part, rows: slice) -> Array:
+        """Dropout's factors for these rows and all keys."""
+        assert self.drop is not None
+        return self.drop.factors(part, rows, self.dtype)
+
+    def _exponentials(
+        self,
+        part: Part,
+        rows: slice,
+        keys: slice,
+        keys_T: Array | None,
+        allowed: Mask | None,
+        buffer: _Buffer,
+        forward: bool = False,
+    ) -> Array:
+        """exp(scores - shift) of a block; exactly 0 where a query may not read."""
+        place = tuple(s.start for s in part)
+        if self.keep and not forward:
+            return _select(allowed, self.kept[place]) if self.guard else self.kept[place]
+        q, shift = self.q[part][..., rows, :], self.shift[part][..., rows, :]
+        shape = (*q.shape[:-1], keys.stop - keys.start)
+        e = np.empty(shape, self.dtype) if self.keep else buffer(shape)
+        assert keys_T is not None
+        np.matmul(q, keys_T[..., keys], out=e)  # eq. attention
+        if forward and not (e.min() > -SAFE and e.max() < SAFE):
+            where = True if allowed is None else allowed
+            np.max(e, axis=-1, keepdims=True, where=where, initial=-np.inf, out=shift)
+            if allowed is not None:
+                shift[~allowed.any(axis=-1, keepdims=True)] = 0  # dead rows
+        if shift.any():
+            e -= shift
+        np.exp(e, out=e)
+        if allowed is not None:
+            np.copyto(e, 0, where=~allowed)
+        if self.keep:
+            self.kept[place] = e
+        return e
+
+    def gradients(self, grad: Array, into: Sequence[Array]) -> None:
+        """Fill the gradients of q, k and v into three arrays; `grad` [..., Tq, dv] is the output's."""
+        for array in into:
+            if not self.parts:
+                array[...] = 0
+        grad = grad.astype(self.dtype, copy=False)
+        if self.allowed is not None and not self.guard:
+            with _quiet(self.allowed):
+                self.guard = not _finite(grad)
+        _run(
+            lambda part: self._backward(part, grad[part], [array[part] for array in into]),
+            self.parts,
+            math.prod(self.shape),
+        )
+
+    def _backward(self, part: Part, grad: Array, into: Sequence[Array]) -> None:
+        """Fill in the gradients of one part."""
+        q, k, v = self.q[part], self.k[part], self.v[part]
+        row_blocks, key_blocks = self._cut(part, *TILE)
+        alone = len(row_blocks) == len(key_blocks) == 1
+        dq, dk, dv = into if alone else [np.zeros(x.shape, self.dtype) for x in into]
+        add = _product_into if alone else _add_product
+        buffers = _Buffer(self.dtype), _Buffer(self.dtype)
+        with _quiet(self.allowed):
+            g = grad / self.total[part]  # [..., Tq, dv]
+            delta = np.einsum("...c,...c->...", g, self.out[part])[..., None]  # eq. delta
+            delta *= self.scale
+            keys_T = None if self.keep else np.multiply(k.swapaxes(-1, -2), self.scale, order="C")
+            values_T = np.multiply(v.swapaxes(-1, -2), self.scale, order="C")  # [..., dv, Tk]
+            for rows, keys in itertools.product(row_blocks, key_blocks):
+                allowed = None
+                if self.allowed is not None:
+                    allowed = self.allowed[part][..., rows, keys]
+                    if not alone and not allowed.any():
+                        continue
+                    if self.guard:
+                        allowed = _asked(allowed, grad[..., rows, :])
+                    elif allowed.all():
+                        allowed = None
+                reads = allowed if self.guard else None
+                e = self._exponentials(part, rows, keys, keys_T, allowed, buffers[0])
+                ds = buffers[1](e.shape)
+                np.matmul(g[..., rows, :], values_T[..., keys], out=ds)
+                used = e
+                if self.drop is not None:
+                    factors = self._factors(part, rows)[..., keys]
+                    used = e * factors
+                    ds *= factors
+                ds -= delta[..., rows, :]
+                ds *= e  # eq. block-grads
+                if allowed is not None:
+                    np.copyto(ds, 0, where=~allowed)
+                add(dq[..., rows, :], ds, k[..., keys, :], reads)
+                add(dk[..., keys, :], ds, q[..., rows, :], reads, transposed=True)
+                add(dv[..., keys, :], used, g[..., rows, :], reads, transposed=True)
+        if not alone:
+            for array, total in zip(into, (dq, dk, dv), strict=True):
+                array[...] = total
+
+
+class _Buffer:
+    """Memory that is used again for one block after another."""
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        self.memory = np.empty(0, dtype)
+
+    def __call__(self, shape: tuple[int, ...]) -> Array:
+        """An array of that shape; it holds anything."""
+        size = math.prod(shape)
+        if self.memory.size < size:
+            self.memory = np.empty(size, self.memory.dtype)
+        return self.memory[:size].reshape(shape)
+
+
+def _slices(length: int, step: int) -> list[slice]:
+    return [slice(i, min(i + step, length)) for i in range(0, length, step)]
+
+
+def _lead(x: Array, lead: tuple[int, ...]) -> Array:
+    """x seen with these axes in front."""
+    return x if x.shape[:-2] == lead else np.broadcast_to(x, lead + x.shape[-2:])
+
+
+def _product_into(
+    out: Array, a: Array, b: Array, allowed: Mask | None, transposed: bool = False
+) -> None:
+    (_transposed_product if transposed else _product)(a, b, allowed, out)
+
+
+def _add_product(
+    out: Array, a: Array, b: Array, allowed: Mask | None, transposed: bool = False
+) -> None:
+    out += (_transposed_product if transposed else _product)(a, b, allowed)
+
+
+def _run(work: Callable[[Part], None], parts: list[Part], scores: int) -> None:
+    """Do the work for each part, in threads where that pays."""
+    blas = _blas() if len(parts) > 1 and scores >= WORK_FOR_THREADS else None
+    threads = 1 if blas is None else max(lib.num_threads for lib in blas.lib_controllers)
+    if blas is None or threads == 1:
+        for part in parts:
+            work(part)
+        return
+    with _blas_lock, blas.limit(limits=1):
+        for _ in _pool(threads).map(work, parts):
+            pass  # raises what a thread raised
+
+
+@cache
+def _blas() -> Any:
+    """What sets numpy's number of BLAS threads, or None where that cannot be done."""
+    try:
+        threadpoolctl = importlib.import_module("threadpoolctl")
+    except ImportError:
+        return None
+    controller = threadpoolctl.ThreadpoolController().select(user_api="blas")
+    return controller if controller.lib_controllers else None
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="attention")
+
+
+_blas_lock = threading.Lock()  # two callers that both set the number would leave it at 1
+
+
+def _after_fork() -> None:
+    """Threads do not survive a fork; a child makes its own."""
+    global _blas_lock
+    _blas_lock = threading.Lock()
+    _pool.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,242 @@
+# Tangled from book/5-transformer/L5.3-multi-head-attention.md
+"""Multi-head attention: several attentions side by side, each in its own slice of the features.
+
+Vaswani et al., "Attention Is All You Need" (2017), section 3.2.2. Layout and names of the
+parameters are fixed here for every model that stands on it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tinyllm.autograd import record
+from tinyllm.nn import Linear, Module
+from tinyllm.num.pcg32 import PCG32
+from tinyllm.tensor import Tensor
+from tinyllm.xfmr.attention import attend, attention, attention_packed, bool_mask
+
+__all__ = ["MultiHeadAttention"]
+
+Array = NDArray[Any]
+Mask = NDArray[np.bool_]
+
+
+class MultiHeadAttention(Module):
+    """Attention by n_heads heads of d_model / n_heads features each, with learned projections.
+
+        out = [head_0; ...; head_{H-1}] W_o^T + b_o,    head_h = softmax(Q_h K_h^T / sqrt(dh)) V_h
+
+    Queries are projected from x_q [B, Tq, d_model], keys and values from x_kv [B, Tk, d_model]; head h
+    owns features h*dh to (h+1)*dh - 1. Parameters, in the order of the state dict: q_proj.weight,
+    q_proj.bias, k_proj.*, v_proj.*, out_proj.*; weights [d_model, d_model], biases [d_model], or none
+    of the four with ``bias=False``. They are drawn in that order from `rng`, by default ``PCG32(0)``,
+    uniformly within 1/sqrt(d_model), in float32. While training, attention weights are dropped at
+    rate `dropout`, by draws from ``rng.substream("dropout")``.
+
+    ValueError unless d_model and n_heads are positive ints, n_heads divides d_model, and 0 <= dropout
+    < 1. Vaswani et al. (2017), section 3.2.2.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        rng: PCG32 | None = None,
+    ) -> None:
+        for name, size in (("d_model", d_model), ("n_heads", n_heads)):
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+                raise ValueError(
+                    f"MultiHeadAttention: wants a positive int for {name}, got {size!r}"
+                )
+        if d_model % n_heads:
+            raise ValueError(
+                f"MultiHeadAttention: n_heads must divide d_model, got d_model={d_model} and "
+                f"n_heads={n_heads}, which leaves {d_model % n_heads} features over"
+            )
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"MultiHeadAttention: wants 0 <= dropout < 1, got {dropout}")
+        rng = PCG32(0) if rng is None else rng
+        self.d_model, self.n_heads, self.d_head = d_model, n_heads, d_model // n_heads
+        self.scale = 1.0 / math.sqrt(self.d_head)  # eq. heads
+        self.dropout = dropout
+        self.q_proj = Linear(d_model, d_model, bias, rng)
+        self.k_proj = Linear(d_model, d_model, bias, rng)
+        self.v_proj = Linear(d_model, d_model, bias, rng)
+        self.out_proj = Linear(d_model, d_model, bias, rng)
+        self.dropout_rng = rng.substream("dropout")
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """[B, T, d] -> [B, H, T, dh]: head h gets features h*dh to (h+1)*dh - 1.
+
+        Projections side by side, [B, T, n*d], become [B, n*H, T, dh]. ValueError for other shapes.
+        """
+        if x.ndim != 3 or x.shape[-1] % self.d_model:
+            raise ValueError(
+                f"split_heads: wants [B, T, d_model={self.d_model}], got {list(x.shape)}"
+            )
+        B, T, width = x.shape
+        heads = x.reshape(B, T, width // self.d_head, self.d_head)  # [B, T, H, dh]
+        return heads.transpose(0, 2, 1, 3)  # [B, H, T, dh]
+
+    def merge_heads(self, x: Tensor) -> Tensor:
+        """[B, H, T, dh] -> [B, T, d], undoing `split_heads`. ValueError for other shapes."""
+        if x.ndim != 4 or x.shape[1] != self.n_heads or x.shape[3] != self.d_head:
+            raise ValueError(
+                f"merge_heads: wants [B, n_heads={self.n_heads}, T, d_head={self.d_head}], "
+                f"got {list(x.shape)}"
+            )
+        B, _, T, _ = x.shape
+        return x.transpose(0, 2, 1, 3).reshape(B, T, self.d_model)  # [B, T, H, dh] -> [B, T, d]
+
+    def head_mask(
+        self, mask: ArrayLike | None, B: int, Tq: int, Tk: int
+    ) -> NDArray[np.bool_] | None:
+        """The mask with an axis for the heads: bool, broadcasts to [B, H, Tq, Tk]; None for None.
+
+        Accepted: [Tq, Tk]; [B, Tq, Tk] or [1, Tq, Tk]; four axes that broadcast to [B, H, Tq, Tk].
+        TypeError unless the mask is bool (True = may attend), ValueError for other shapes.
+        """
+        if mask is None:
+            return None
+        allowed, whole = bool_mask(mask), (B, self.n_heads, Tq, Tk)
+        if allowed.shape == (Tq, Tk):
+            return allowed[None, None]  # [1, 1, Tq, Tk]
+        if allowed.shape in ((B, Tq, Tk), (1, Tq, Tk)):
+            return allowed[:, None]  # [B, 1, Tq, Tk]
+        if allowed.ndim == 4 and all(
+            n in (1, m) for n, m in zip(allowed.shape, whole, strict=True)
+        ):
+            return allowed
+        raise ValueError(
+            f"MultiHeadAttention: wants a mask [Tq, Tk] = {[Tq, Tk]}, [B, Tq, Tk] = {[B, Tq, Tk]}, or "
+            f"of four axes that broadcast to [B, H, Tq, Tk] = {list(whole)}; got {list(allowed.shape)}. "
+            "Key padding [B, Tk] is mask[:, None, None]"
+        )
+
+    def attend(
+        self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Output and weights: x_q [B, Tq, d], x_kv [B, Tk, d] -> [B, Tq, d], [B, H, Tq, Tk].
+
+        `mask` as for `head_mask`. The weights are those before dropout; each row of them sums to 1, or
+        is 0 if its query may read nothing, whose output is then out_proj's bias. Both can be
+        differentiated. ValueError for shapes that do not fit, TypeError for a mask that is not bool.
+        """
+        allowed = self._checked(x_q, x_kv, mask)
+        q, k, v = self._heads(x_q, x_kv, allowed)
+        context, weights = attend(q, k, v, allowed, **self._options())  # [B, H, Tq, dh]
+        return self._output(context, allowed), weights
+
+    def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
+        """The output of `attend`, [B, Tq, d], without ever holding the weights."""
+        allowed = self._checked(x_q, x_kv, mask)
+        if x_q is x_kv and (allowed is None or _finite(x_q)):
+            layers = (self.q_proj, self.k_proj, self.v_proj)
+            qkv = self.split_heads(_project_packed(layers, x_q))  # [B, 3H, T, dh]
+            context = attention_packed(qkv, allowed, **self._options())  # [B, H, T, dh]
+        else:
+            q, k, v = self._heads(x_q, x_kv, allowed)
+            context = attention(q, k, v, allowed, **self._options())  # [B, H, Tq, dh]
+        return self._output(context, allowed)
+
+    def _checked(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None) -> Mask | None:
+        """The mask for these inputs, with its axis for the heads."""
+        d = self.d_model
+        if not x_q.ndim == x_kv.ndim == 3 or not x_q.shape[::2] == x_kv.shape[::2] == (len(x_q), d):
+            raise ValueError(
+                f"MultiHeadAttention: wants x_q [B, Tq, {d}] and x_kv [B, Tk, {d}] of one B, "
+                f"got {list(x_q.shape)} and {list(x_kv.shape)}"
+            )
+        return self.head_mask(mask, x_q.shape[0], x_q.shape[1], x_kv.shape[1])
+
+    def _heads(
+        self, x_q: Tensor, x_kv: Tensor, allowed: Mask | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [B, H, Tq, dh], keys and values [B, H, Tk, dh]."""
+        q = self.split_heads(_project(self.q_proj, x_q, allowed))
+        k = self.split_heads(_project(self.k_proj, x_kv, allowed))
+        v = self.split_heads(_project(self.v_proj, x_kv, allowed))
+        return q, k, v
+
+    def _options(self) -> dict[str, Any]:
+        """Scale and dropout, for L5.1."""
+        rate = self.dropout if self.training else 0.0
+        return {"scale": self.scale, "dropout": rate, "rng": self.dropout_rng}
+
+    def _output(self, context: Tensor, allowed: Mask | None) -> Tensor:
+        """What the heads have read [B, H, Tq, dh], mixed by the last projection: [B, Tq, d]."""
+        return _project(self.out_proj, self.merge_heads(context), allowed)
+
+    def load_packed_in_proj(self, weight: ArrayLike, bias: ArrayLike | None = None) -> None:
+        """Copy torch's in_proj_weight [3d, d] and in_proj_bias [3d], rows in the order q, k, v.
+
+        Without `bias`, the biases stay as they are. ValueError, and nothing is loaded, for other
+        shapes and for a bias that the module has no place for.
+        """
+        d = self.d_model
+        if bias is not None and self.q_proj.bias is None:
+            raise ValueError("load_packed_in_proj: got in_proj_bias, but the module has bias=False")
+        state: dict[str, Array] = {}
+        for name, given, shape in (("weight", weight, (3 * d, d)), ("bias", bias, (3 * d,))):
+            if given is None:
+                continue
+            array = np.asarray(given)
+            if array.shape != shape:
+                raise ValueError(
+                    f"load_packed_in_proj: wants in_proj_{name} {list(shape)}, got {list(array.shape)}; "
+                    "nothing was loaded"
+                )
+            for layer, rows in zip(("q_proj", "k_proj", "v_proj"), np.split(array, 3), strict=True):
+                state[f"{layer}.{name}"] = rows
+        self.load_state_dict(state, strict=False)
+
+    def extra_repr(self) -> str:
+        return f"{self.d_model}, n_heads={self.n_heads}, dropout={self.dropout}"
+
+
+def _project_packed(layers: tuple[Linear, ...], x: Tensor) -> Tensor:
+    """The layers' outputs side by side [B, T, n*d], by one product."""
+    weight = np.concatenate([layer.weight.data for layer in layers])  # [n*d, d]
+    biases = [layer.bias for layer in layers if layer.bias is not None]
+    rows = x.data.reshape(-1, x.shape[-1])  # [B*T, d]
+    y = rows @ weight.T  # eq. packed, [B*T, n*d]
+    if biases:
+        bias = np.concatenate([b.data for b in biases])
+        y = np.add(y, bias, out=y if np.can_cast(bias.dtype, y.dtype) else None)
+
+    def backward(grad: Array) -> list[Array | None]:
+        g = grad.reshape(len(rows), len(weight))  # [B*T, n*d]
+        dx = (g @ weight).reshape(x.shape) if x.requires_grad else None  # eq. packed
+        shares: list[Array | None] = [dx, *np.split(g.T @ rows, len(layers))]
+        if biases:
+            shares += np.split(np.ones(len(g), g.dtype) @ g, len(layers))
+        return shares
+
+    parents = [x, *(layer.weight for layer in layers), *biases]
+    return record(y.reshape(*x.shape[:-1], len(weight)), parents, backward)
+
+
+def _project(layer: Linear, x: Tensor, allowed: Mask | None) -> Tensor:
+    """layer(x); with a mask, rows of x that are not finite spoil no other row and no product."""
+    if allowed is None or _finite(x):
+        y: Tensor = layer(x)
+        return y
+    bad = ~np.isfinite(x.data).all(axis=-1, keepdims=True)  # [B, T, 1]
+    clean = record(np.where(bad, x.dtype.type(0), x.data), (x,), lambda grad: (grad,))
+    y = layer(clean)
+    spoilt = y.dtype.type(np.nan)
+
+    def backward(grad: Array) -> tuple[Array]:
+        return (np.where(bad & (grad != 0), spoilt, grad),)
+
+    return record(np.where(bad, spoilt, y.data), (y,), backward)
+
+
+def _finite(x: Tensor) -> bool:
+    return bool(np.isfinite(x.data).all())
