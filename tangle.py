@@ -757,7 +757,7 @@ def expand_items(book: Book, name: str, items=None) -> list[tuple]:
                     continue
             room -= COST_OF_PIECE
             if room < 0:
-                raise OverflowError(f"{block}: makes a file larger than {LARGEST_FILE >> 20} MiB")
+                raise OverflowError(name)
             stack.append((work, pad, via, inside, before))
             via, before = Via(block, start, pad, via), None
             if indent is None or not fresh:
@@ -829,7 +829,11 @@ def last_line(pieces) -> str:
 
 def target_tuples(book: Book, target: str, bare: bool, items=None) -> list[tuple]:
     """A target's pieces as plain tuples: one newline at the end, and the header line unless `bare`."""
-    pieces = expand_items(book, book.targets[target], items)
+    try:
+        pieces = expand_items(book, book.targets[target], items)
+    except OverflowError:
+        block, mib = book.chunks[book.targets[target]][0], LARGEST_FILE >> 20
+        raise OverflowError(f"{block}: target {target!r} would be larger than {mib} MiB") from None
     while pieces:
         text = pieces[-1][0].rstrip("\n")
         if text:
@@ -1360,10 +1364,6 @@ class Swap:
         os.replace(staged, place)
         self.undo.append((os.replace, kept, place))
 
-    def remove(self, place: str, kept: str) -> None:
-        os.replace(place, kept)
-        self.undo.append((os.replace, kept, place))
-
     def chmod(self, place: str, mode: int) -> None:
         before = os.stat(place).st_mode & 0o777
         os.chmod(place, mode)
@@ -1375,17 +1375,9 @@ class Swap:
             os.mkdir(folder)
             self.undo.append((os.rmdir, folder))
 
-    def remove_folder(self, folder: str) -> bool:
-        """Remove a folder if it is empty, but for bytecode; whether it is gone."""
-        try:
-            for name in os.listdir(folder) if os.path.basename(folder) == "__pycache__" else ():
-                if name.endswith(".pyc"):
-                    os.remove(os.path.join(folder, name))
-            os.rmdir(folder)
-        except OSError:
-            return not os.path.lexists(folder)
-        self.undo.append((os.mkdir, folder))
-        return True
+    def set_aside(self, place: str, kept: str) -> None:
+        os.replace(place, kept)
+        self.undo.append((os.replace, kept, place))
 
     def roll_back(self) -> None:
         for function, *arguments in reversed(self.undo):
@@ -1426,7 +1418,7 @@ def carry_out(
                 os.chmod(f"{staging}/{number}", mode)
         write_new(f"{staging}/record", record_text(both).encode())
         swap.replace(f"{staging}/record", record, f"{staging}/old-record")
-        change_places(swap, root, staging, writes, [*deletes], plan.gone)
+        change_places(swap, root, staging, writes, deletes)
         for path, mode in plan.modes.items():
             swap.chmod(os.path.join(root, path), mode)
     except BaseException:
@@ -1434,7 +1426,10 @@ def carry_out(
         clear(staging)
         raise
     try:
-        if both != plan.entries:
+        remove_empty_folders(root, (*deletes, *plan.gone))
+        if not plan.entries:
+            os.remove(record)
+        elif both != plan.entries:
             write_new(f"{staging}/record", record_text(plan.entries).encode())
             os.replace(f"{staging}/record", record)
         clear(staging)
@@ -1444,36 +1439,42 @@ def carry_out(
 
 def clear(staging: str) -> None:
     if os.path.isdir(staging) and not os.path.islink(staging):
-        for name in os.listdir(staging):
-            os.remove(os.path.join(staging, name))
+        for folder, folders, files in os.walk(staging, topdown=False):
+            for name in files:
+                os.remove(os.path.join(folder, name))
+            for name in folders:
+                os.rmdir(os.path.join(folder, name))
         os.rmdir(staging)
 
 
-def change_places(swap: Swap, root: str, staging: str, writes, deletes, gone) -> None:
-    """Remove what is to go, with the folders that it leaves empty, and move the staged files to their places."""
+def change_places(swap: Swap, root: str, staging: str, writes, deletes) -> None:
+    """Set aside what is to go, and move the staged files to their places."""
     for number, path in enumerate(deletes):
-        swap.remove(os.path.join(root, path), f"{staging}/gone-{number}")
-    for path in (*deletes, *gone):
-        folder, _, base = path.rpartition("/")
-        remove_bytecode(swap, os.path.join(root, folder, "__pycache__"), base)
-        while folder and swap.remove_folder(os.path.join(root, folder)):
-            folder = folder.rpartition("/")[0]
+        swap.set_aside(os.path.join(root, path), f"{staging}/gone-{number}")
     for number, (path, (_, old, _)) in enumerate(writes.items()):
         full = os.path.join(root, path)
-        if old is None and os.path.isdir(full):  # folders and bytecode, as the plan has seen
-            for inside, _, _ in os.walk(full, topdown=False):
-                swap.remove_folder(inside)
+        if old is None and os.path.isdir(full):  # only folders and bytecode, as the plan has seen
+            swap.set_aside(full, f"{staging}/husk-{number}")
         swap.replace(f"{staging}/{number}", full, f"{staging}/old-{number}")
 
 
-def remove_bytecode(swap: Swap, cache: str, base: str) -> None:
-    """Remove what Python made of a module that has gone, so that nothing can import it any more."""
-    if base.endswith(".py") and os.path.isdir(cache):
-        for name in os.listdir(cache):
-            if name.startswith(base[:-2]) and name.endswith(".pyc"):
-                os.remove(os.path.join(cache, name))
-        if not os.listdir(cache):
-            swap.remove_folder(cache)
+def remove_empty_folders(root: str, deleted) -> None:
+    """Remove the folders that deleted files leave empty, and the bytecode that Python made of these files."""
+    for path in deleted:
+        folder, _, base = path.rpartition("/")
+        cache = os.path.join(root, folder, "__pycache__")
+        if base.endswith(".py") and os.path.isdir(cache):
+            for name in os.listdir(cache):
+                if name.startswith(base[:-2]) and name.endswith(".pyc"):
+                    os.remove(os.path.join(cache, name))
+            if not os.listdir(cache):
+                os.rmdir(cache)
+        while folder and not os.path.islink(os.path.join(root, folder)):
+            if os.path.isdir(os.path.join(root, folder)):
+                if os.listdir(os.path.join(root, folder)):
+                    break
+                os.rmdir(os.path.join(root, folder))
+            folder = folder.rpartition("/")[0]
 
 
 # ---- from generated lines to chapter lines, and back
@@ -1768,9 +1769,20 @@ class Carrier:
         """The lines `start` to `stop` became `lines`, of which the first is line `number` of the edited file."""
         groups = self.groups(start, stop)
         shares = share_out([self.old[a:b] for a, b in groups], lines)
+        between: dict[int, list[str]] = {}  # blank lines that are new on the edge of a group
         for (a, b), (first, last) in zip(groups, shares):
-            if self.old[a:b] != lines[first:last]:
-                self.replace(a, b, lines[first:last], number + first)
+            old, new = self.old[a:b], lines[first:last]
+            if any(map(str.strip, new)):
+                head = max(0, blanks(new) - blanks(old))
+                tail = len(new) - max(0, blanks(new[::-1]) - blanks(old[::-1]))
+                between.setdefault(a, []).extend(new[:head])
+                between.setdefault(b, []).extend(new[tail:])
+                first, new = first + head, new[head:tail]
+            if old != new:
+                self.replace(a, b, new, number + first)
+        for index, blank in between.items():
+            if blank:
+                self.insert(index, blank, number)
 
     def groups(self, start: int, stop: int) -> list[tuple[int, int]]:
         """The lines parted into runs of consecutive whole lines of one body, and single lines."""
@@ -1887,6 +1899,11 @@ class Carrier:
         self.found.append(Edit(block, start, stop, tuple(body), f"{self.target}:{number}"))
 
 
+def blanks(lines: list[str]) -> int:
+    """How many blank lines come first."""
+    return next((k for k, line in enumerate(lines) if line.strip()), len(lines))
+
+
 def trail(segment: Segment) -> list[tuple[Block, int, str]]:
     """(block, body line, pad) of every reference that a segment came through, from the outermost, and its own."""
     found = [(segment.piece.block, segment.line, segment.piece.pad)]
@@ -1922,12 +1939,10 @@ def share_out(groups: list[list[str]], lines: list[str]) -> list[tuple[int, int]
         best = [[0.0] * (len(lines) + 1) for _ in range(len(old) + 1)]
         for i, (_, a) in enumerate(old, 1):
             for j, b in enumerate(lines, 1):
-                alike = (
-                    SequenceMatcher(None, a, b.strip(), autojunk=False).ratio()
-                    if a and b.strip()
-                    else 0.0
-                )
-                best[i][j] = max(best[i - 1][j - 1] + alike**2, best[i - 1][j], best[i][j - 1])
+                alike = 0.0
+                if a and b.strip():
+                    alike = 0.01 + SequenceMatcher(None, a, b.strip(), autojunk=False).ratio() ** 2
+                best[i][j] = max(best[i - 1][j - 1] + alike, best[i - 1][j], best[i][j - 1])
         i, j = len(old), len(lines)
         while i and j:
             if best[i][j] == best[i - 1][j]:
@@ -2082,7 +2097,8 @@ def allow_halves(book: Book, root: str, known, texts: dict[str, str], bare, join
     for path in list(texts)[:-1]:
         done[path] = texts[path]
         for target, text in tangled_again(book, done, bare, join)[1].items():
-            if target in entries and digest(text.encode()) not in entries[target].hashes:
+            on_disk = read_bytes(os.path.join(root, target))
+            if target in entries and on_disk != text.encode():
                 hashes, mode = entries[target]
                 entries[target] = Entry([*hashes, digest(text.encode())], mode)
     if entries != known:
