@@ -22,7 +22,6 @@ from collections import namedtuple
 
 RECORD = ".tangle.json"
 STAGING = ".tangle-tmp"
-KEPT = ".tangle-old"
 TAB_STOP = 4
 LARGEST_FILE = 64 * 2**20
 COST_OF_PIECE = 100  # bytes that a stretch of text costs beside its characters
@@ -539,7 +538,7 @@ def wrong_path(given: str) -> str:
         return "is outside the output folder; write a path inside it"
     if path == "." or given.endswith(("/", "/.")):
         return "is a folder; name a file in it"
-    if ".git" in parts or parts[0].startswith(RECORD) or path.lower().endswith((STAGING, KEPT)):
+    if ".git" in parts or parts[0].startswith(RECORD) or path.lower().endswith(STAGING):
         return "belongs to git or to the tangler; choose another"
     return "belongs to the tangler; choose another" if parts[0] == STAGING else ""
 
@@ -1438,13 +1437,20 @@ def carry_out(
 
 
 def clear(staging: str) -> None:
-    if os.path.isdir(staging) and not os.path.islink(staging):
-        for folder, folders, files in os.walk(staging, topdown=False):
-            for name in files:
-                os.remove(os.path.join(folder, name))
-            for name in folders:
-                os.rmdir(os.path.join(folder, name))
+    """Empty and remove the staging folder, so far as it can be done; the next run comes here too."""
+    if not os.path.isdir(staging) or os.path.islink(staging):
+        return
+    for folder, folders, files in os.walk(staging, topdown=False):
+        for remove, names in ((os.remove, files), (os.rmdir, folders)):
+            for name in names:
+                try:
+                    remove(os.path.join(folder, name))
+                except OSError:
+                    pass
+    try:
         os.rmdir(staging)
+    except OSError:
+        pass
 
 
 def change_places(swap: Swap, root: str, staging: str, writes, deletes) -> None:
@@ -2063,29 +2069,31 @@ def check_stitched(
             )
 
 
-def write_chapters(texts: dict[str, str]) -> None:
+def write_chapters(texts: dict[str, str], staging: str) -> None:
     """Replace chapters on disk, all or none: each new text is written beside its chapter before the first is moved."""
     swap = Swap()
     places = {os.path.realpath(path): text for path, text in texts.items()}
+    clear(staging)
     try:
+        os.makedirs(staging)
         for path, text in places.items():
             write_new(path + STAGING, text.encode())
             os.chmod(path + STAGING, os.stat(path).st_mode & 0o7777)
-        for path in places:
-            swap.replace(path + STAGING, path, path + KEPT)
+        for number, path in enumerate(places):
+            swap.replace(path + STAGING, path, f"{staging}/old-{number}")
     except BaseException:
         swap.roll_back()
+        remove_aside(places)
         raise
     finally:
-        remove_aside(places)
+        clear(staging)
 
 
 def remove_aside(places) -> None:
     """Remove what a run has left beside chapters, be it this one or one that was killed."""
     for path in places:
-        for place in (path + STAGING, path + KEPT):
-            if os.path.lexists(place):
-                os.remove(place)
+        if os.path.lexists(path + STAGING):
+            os.remove(path + STAGING)
 
 
 def allow_halves(book: Book, root: str, known, texts: dict[str, str], bare, join) -> None:
@@ -2122,7 +2130,7 @@ def run_stitch(options) -> int:
             return 1
         if len(texts) > 1:
             allow_halves(book, root, known, texts, bare, join)
-        write_chapters(texts)
+        write_chapters(texts, os.path.join(root, STAGING))
     for path in texts:
         say(f"stitched {path}")
     return run_tangle(type(options)(**{**vars(options), "check": False, "force": False}))
