@@ -345,7 +345,7 @@ def test_header_facts(chapter):
 
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_pitfalls(chapter):
-    page, facts = INDEX.page_of[chapter], INDEX.facts[chapter]
+    page, facts = INDEX.page_of[chapter], {"mutants": {}, **INDEX.facts[chapter]}
     patches = {b.name: b for b in page.blocks if b.patch and b.file}
     assert patches.keys() == facts["mutants"].keys(), "each mutant has a diff and a pitfall block"
     tests = tangle.expand(INDEX.book, facts["tests"])
