@@ -174,6 +174,11 @@ def faults_of(page):
             for name in CHAPTER.findall(text):
                 if name not in INDEX.page_of and name not in PLANNED:
                     yield line, f"there is no chapter {name}, and none names it as planned"
+            if text.lstrip("> ").startswith(("```", "~~~")):
+                yield (
+                    line,
+                    "this fence opens no block: is there a backtick in it? Then ~~~ opens it",
+                )
     yield from unknown_references(page)
 
 
