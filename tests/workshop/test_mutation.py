@@ -181,7 +181,7 @@ def test_spawned_processes_give_the_same_verdicts(toy):
         toy(GOOD, TOY.replace("2", "3"), "wrong", explain=True),
         toy(GOOD, "def double(x:\n", "unbuildable"),
         toy(CHANCE, name="chance", explain=True),
-        toy("def test_a():\n    while True: pass\n", name="loop", seconds=0.25),
+        toy("def test_a():\n    while True: pass\n", name="loop", seconds=1),
         toy("import os\ndef test_a(): os._exit(0)\n", name="exit"),
         toy("import os\ndef test_a(): os.abort()\n", name="abort"),
         toy("", name="empty"),
@@ -211,7 +211,7 @@ def test_spawned_processes_give_the_same_verdicts(toy):
         ("os._exit(0)", "crashed", "ended during test_job.py::test_bad with exit status 0"),
         ("os.kill(os.getpid(), 9)", "crashed", "with SIGKILL"),
         ("os.abort()", "crashed", "with SIGABRT"),
-        ("list(iter(int, 1))", "timeout", "stopped after 0.25 s during test_job.py::test_bad"),
+        ("list(iter(int, 1))", "timeout", "stopped after 1 s during test_job.py::test_bad"),
         ("raise KeyboardInterrupt", "crashed", "a test stopped the run: KeyboardInterrupt"),
         ("pytest.exit('enough', 0)", "crashed", "a test stopped the run: Exit"),
         ("sys.exit(0)", "caught", ""),
@@ -227,7 +227,7 @@ def write(n):
         os.write(n, b'{{"failed": "test_job.py::test_a", "message": ""}}\\n{{"end": 1}}\\n')
 def test_bad(): {body}
 """
-    bad, good = toy(tests, name="job", seconds=0.25), toy(GOOD, name="good")
+    bad, good = toy(tests, name="job", seconds=1), toy(GOOD, name="good")
     verdicts = {verdict.job: verdict for verdict in runner.run([bad, good])}
     assert verdicts["good"].state == "missed"
     assert verdicts["job"].state == state

@@ -317,6 +317,9 @@ def _run_tests(job: Job, folder: str, send: Send) -> None:
     os.environ["PYTHONPATH"] = job.root  # for processes that a test starts
     sys.meta_path.insert(0, _Replaced(job.modules))
     _seed(job)
+    absent = [path for path in job.tests if not os.path.exists(path)]
+    if absent:
+        send({"problem": f"there is no {', '.join(absent)}"})
     try:
         for module in job.modules:
             importlib.import_module(module)
