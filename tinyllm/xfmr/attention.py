@@ -440,9 +440,9 @@ class _Blockwise:
         np.matmul(q, keys_T[..., keys], out=e)  # eq. attention
         if forward and not (e.min() > -SAFE and e.max() < SAFE):
             where = True if allowed is None else allowed
-            np.max(e, axis=-1, keepdims=True, where=where, initial=-np.inf, out=shift)
-            if allowed is not None:
-                shift[~allowed.any(axis=-1, keepdims=True)] = 0  # dead rows
+            top = np.max(e, axis=-1, keepdims=True, where=where, initial=-np.inf)
+            low = np.min(e, axis=-1, keepdims=True, where=where, initial=np.inf)
+            shift[...] = np.where((low > -SAFE) & (top < SAFE), 0, top)
         if shift.any():
             e -= shift
         np.exp(e, out=e)
