@@ -246,6 +246,10 @@ def test_garbage_leaks_only_to_its_readers(way, garbage, place, scale):
     found = run(way, **arrays, mask=mask, scale=scale)
     assert_close([x[..., :3, :] for x in found], [x[..., :3, :] for x in wanted], 1e-12)
     assert_close([x[0] for x in found], [x[0] for x in wanted], 1e-12)
+    if place in ("q", "k"):
+        weights = attend(*(Tensor(arrays[x]) for x in "qkv"), mask)[1].data
+        assert np.isnan(weights[1, :, 3, 3:]).any()
+        assert (weights[..., ~mask] == 0).all()
     if place != "grad":
         assert not np.isfinite(found[0][1, :, 3:]).all()
         # under a causal mask, with a loss about the first rows only
@@ -282,6 +286,17 @@ def test_large_scores(way, dtype):
     mask = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [1, 0, 1, 1]], bool)
     wanted = row_by_row(q * 1.0, k * 1.0, v, grad, mask, 1.0)
     assert_close(run(way, *arrays, mask, scale=1.0), wanted, tolerance)
+
+
+@every_way
+@pytest.mark.parametrize("large", [50.0, 1e6, np.nan])
+def test_rows_do_not_meet(way, large):
+    q, k, v, _ = (Tensor(x) for x in inputs((3,), Tq=7))
+    mask = np.tri(7, dtype=bool)
+    before = way(q, k, v, mask).data
+    q.data[:, 4], k.data[:, 5:], v.data[:, 5:], k.data[2] = large, large, large, -large
+    after = way(q, k, v, mask).data
+    np.testing.assert_array_equal(after[:2, :4], before[:2, :4])
 
 
 @every_way

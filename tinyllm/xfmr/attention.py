@@ -98,9 +98,9 @@ def masked_softmax(scores: Tensor, mask: ArrayLike | None = None) -> Tensor:
         top = s.max(axis=-1, keepdims=True, initial=-np.inf)  # [..., Tq, 1]
         if allowed is not None:
             top[~allowed.any(axis=-1, keepdims=True)] = 0  # dead rows: -inf less -inf is NaN
-        e = _select(allowed, np.exp(s - top))  # eq. softmax
+        e = np.exp(s - top)
         total = e.sum(axis=-1, keepdims=True)
-        weights = e / np.where(total == 0, 1, total)
+        weights = _select(allowed, e / np.where(total == 0, 1, total))  # eq. softmax
 
     def backward(grad: Array) -> tuple[Array]:
         reads = _asked(allowed, grad)
@@ -440,9 +440,9 @@ class _Blockwise:
         np.matmul(q, keys_T[..., keys], out=e)  # eq. attention
         if forward and not (e.min() > -SAFE and e.max() < SAFE):
             where = True if allowed is None else allowed
-            np.max(e, axis=-1, keepdims=True, where=where, initial=-np.inf, out=shift)
-            if allowed is not None:
-                shift[~allowed.any(axis=-1, keepdims=True)] = 0  # dead rows
+            top = np.max(e, axis=-1, keepdims=True, where=where, initial=-np.inf)
+            low = np.min(e, axis=-1, keepdims=True, where=where, initial=np.inf)
+            shift[...] = np.where((low > -SAFE) & (top < SAFE), 0, top)
         if shift.any():
             e -= shift
         np.exp(e, out=e)

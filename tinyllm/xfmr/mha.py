@@ -8,6 +8,7 @@ parameters are fixed here for every model that stands on it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -136,9 +137,9 @@ class MultiHeadAttention(Module):
     def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
         """The output of `attend`, [B, Tq, d], without ever holding the weights."""
         allowed = self._checked(x_q, x_kv, mask)
-        if x_q is x_kv and (allowed is None or _finite(x_q)):
-            layers = (self.q_proj, self.k_proj, self.v_proj)
-            qkv = self.split_heads(_project_packed(layers, x_q))  # [B, 3H, T, dh]
+        if x_q is x_kv:
+            layers = [self.q_proj, self.k_proj, self.v_proj]
+            qkv = self.split_heads(_project(layers, x_q, allowed))  # [B, 3H, T, dh]
             context = attention_packed(qkv, allowed, **self._options())  # [B, H, T, dh]
         else:
             q, k, v = self._heads(x_q, x_kv, allowed)
@@ -159,9 +160,9 @@ class MultiHeadAttention(Module):
         self, x_q: Tensor, x_kv: Tensor, allowed: Mask | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, H, Tq, dh], keys and values [B, H, Tk, dh]."""
-        q = self.split_heads(_project(self.q_proj, x_q, allowed))
-        k = self.split_heads(_project(self.k_proj, x_kv, allowed))
-        v = self.split_heads(_project(self.v_proj, x_kv, allowed))
+        q = self.split_heads(_project([self.q_proj], x_q, allowed))
+        k = self.split_heads(_project([self.k_proj], x_kv, allowed))
+        v = self.split_heads(_project([self.v_proj], x_kv, allowed))
         return q, k, v
 
     def _options(self) -> dict[str, Any]:
@@ -171,7 +172,7 @@ class MultiHeadAttention(Module):
 
     def _output(self, context: Tensor, allowed: Mask | None) -> Tensor:
         """What the heads have read [B, H, Tq, dh], mixed by the last projection: [B, Tq, d]."""
-        return _project(self.out_proj, self.merge_heads(context), allowed)
+        return _project([self.out_proj], self.merge_heads(context), allowed)
 
     def load_packed_in_proj(self, weight: ArrayLike, bias: ArrayLike | None = None) -> None:
         """Copy torch's in_proj_weight [3d, d] and in_proj_bias [3d], rows in the order q, k, v.
@@ -200,15 +201,18 @@ class MultiHeadAttention(Module):
         return f"{self.d_model}, n_heads={self.n_heads}, dropout={self.dropout}"
 
 
-def _project_packed(layers: tuple[Linear, ...], x: Tensor) -> Tensor:
+def _side_by_side(layers: Sequence[Linear], x: Tensor) -> Tensor:
     """The layers' outputs side by side [B, T, n*d], by one product."""
+    if len(layers) == 1:
+        y: Tensor = layers[0](x)
+        return y
     weight = np.concatenate([layer.weight.data for layer in layers])  # [n*d, d]
     biases = [layer.bias for layer in layers if layer.bias is not None]
     rows = x.data.reshape(-1, x.shape[-1])  # [B*T, d]
-    y = rows @ weight.T  # eq. packed, [B*T, n*d]
+    out = rows @ weight.T  # eq. packed, [B*T, n*d]
     if biases:
         bias = np.concatenate([b.data for b in biases])
-        y = np.add(y, bias, out=y if np.can_cast(bias.dtype, y.dtype) else None)
+        out = np.add(out, bias, out=out if np.can_cast(bias.dtype, out.dtype) else None)
 
     def backward(grad: Array) -> list[Array | None]:
         g = grad.reshape(len(rows), len(weight))  # [B*T, n*d]
@@ -219,24 +223,22 @@ def _project_packed(layers: tuple[Linear, ...], x: Tensor) -> Tensor:
         return shares
 
     parents = [x, *(layer.weight for layer in layers), *biases]
-    return record(y.reshape(*x.shape[:-1], len(weight)), parents, backward)
+    return record(out.reshape(*x.shape[:-1], len(weight)), parents, backward)
 
 
-def _project(layer: Linear, x: Tensor, allowed: Mask | None) -> Tensor:
-    """layer(x); with a mask, rows of x that are not finite spoil no other row and no product."""
-    if allowed is None or _finite(x):
-        y: Tensor = layer(x)
-        return y
+def _project(layers: Sequence[Linear], x: Tensor, allowed: Mask | None) -> Tensor:
+    """The layers' outputs side by side: x [B, T, d] -> [B, T, n*d].
+
+    With a mask, rows of x that are not finite spoil no other row and meet no product.
+    """
+    if allowed is None or np.isfinite(x.data).all():
+        return _side_by_side(layers, x)
     bad = ~np.isfinite(x.data).all(axis=-1, keepdims=True)  # [B, T, 1]
     clean = record(np.where(bad, x.dtype.type(0), x.data), (x,), lambda grad: (grad,))
-    y = layer(clean)
-    spoilt = y.dtype.type(np.nan)
+    y = _side_by_side(layers, clean)
+    garbage = y.dtype.type(np.nan)
 
     def backward(grad: Array) -> tuple[Array]:
-        return (np.where(bad & (grad != 0), spoilt, grad),)
+        return (np.where(bad & (grad != 0), garbage, grad),)
 
-    return record(np.where(bad, spoilt, y.data), (y,), backward)
-
-
-def _finite(x: Tensor) -> bool:
-    return bool(np.isfinite(x.data).all())
+    return record(np.where(bad, garbage, y.data), (y,), backward)
