@@ -177,6 +177,11 @@ def scan(chapter: Chapter, book: Book) -> None:
             position = at + len(fence)
             is_opener = not prefix or re.fullmatch(OPENER_PREFIX, prefix)
             if not is_opener or "`" in info and fence[0] == "`":
+                if is_opener and re.match(r"[ \t]*[\w+-]*[ \t]*\{[.#]", info):
+                    line = text.count("\n", 0, start) + 1
+                    wrong = "a backtick in the opener makes this no fence; open it with ~~~"
+                    book.faults.append(Fault(chapter.path, line, wrong))
+                    counted = start
                 continue
             try:
                 opener = parse_opener(info)
