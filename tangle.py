@@ -24,6 +24,7 @@ RECORD = ".tangle.json"
 STAGING = ".tangle-tmp"
 TAB_STOP = 4
 LARGEST_FILE = 64 * 2**20
+ACROSS_FILE_SYSTEMS = 18  # errno.EXDEV
 COST_OF_PIECE = 100  # bytes that a stretch of text costs beside its characters
 
 Fault = namedtuple("Fault", "path line message")
@@ -130,7 +131,10 @@ def read_chapter(path: str, book: Book) -> str | None:
     try:
         with open(path, "rb") as file:
             data = file.read().removeprefix(b"\xef\xbb\xbf")
-        return data.decode().replace("\r\n", "\n")
+        text = data.decode().replace("\r\n", "\n")
+        if "\r" in text and "\n" not in text:
+            book.faults.append(Fault(path, 1, "ends its lines with CR alone; save it with LF"))
+        return text
     except OSError as error:
         book.faults.append(Fault(path, 1, f"cannot be read: {error.strerror}"))
     except UnicodeDecodeError as error:
@@ -234,7 +238,7 @@ def find_close(text: str, stop: int, prefix: str, fence: str) -> tuple[int, int]
             and before.strip(" \t>") == ""
             and before.count(">") == depth
         ):
-            if not before or columns(strip_quotes(before)) < width + TAB_STOP:
+            if -TAB_STOP < columns(strip_quotes(before)) - width < TAB_STOP:
                 if depth and not all(
                     quote_marks(depth).match(row) for row in text[stop + 1 : start].split("\n")[:-1]
                 ):
@@ -246,8 +250,13 @@ def find_close(text: str, stop: int, prefix: str, fence: str) -> tuple[int, int]
 
 def opener_within(body: str, prefix: str, fence: str) -> int:
     """Where in `body` a tangled block opens with a fence as strong as the one around it; -1 if nowhere."""
-    opener = re.compile(rf"^{re.escape(spaces_for(prefix))}{fence}+[^\n`]*$", re.MULTILINE)
-    return next((m.start() for m in opener.finditer(body) if re.search(MEANT_FOR_US, m[0])), -1)
+    opener = re.compile(rf"^([ \t>]*){fence}+[^\n`]*$", re.MULTILINE)
+    width = columns(strip_quotes(spaces_for(prefix)))
+    for match in opener.finditer(body):
+        as_deep = columns(strip_quotes(match[1])) < width + TAB_STOP
+        if as_deep and re.search(MEANT_FOR_US, match[0]):
+            return match.start()
+    return -1
 
 
 # ---- columns, quotes, containers
@@ -303,17 +312,20 @@ def is_indented_code(text: str, start: int, column: int) -> bool:
     four columns of it. The nearest lines above with less and less indentation decide.
     """
     limit, end = column, start - 1
-    while column >= TAB_STOP and limit > 0 and end > 0:
+    in_paragraph = False  # whether the line below is the lazy rest of what may be a list item
+    while column >= TAB_STOP and (limit > 0 or in_paragraph) and end > 0:
         begin = text.rfind("\n", 0, end) + 1
         line, end = text[begin:end], begin - 1
         indent = columns(line[: len(line) - len(line.lstrip(" \t"))])
-        if not line.strip() or indent >= limit:
+        if not line.strip() or indent >= limit and not in_paragraph:
+            in_paragraph = False
             continue
-        if mark := re.match(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\S)", line):
+        mark = re.match(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\S)", line)
+        if mark and not re.fullmatch(r"[ \t]*([-*_])([ \t]*\1){2,}[ \t]*", line):
             return column >= columns(mark[0]) + TAB_STOP
         if re.match(r"[ \t]*(?:!!!|\?\?\?|===|\[\^[^\]]+\]:|:[ \t])", line):
             return column >= indent + 2 * TAB_STOP
-        limit = indent
+        limit, in_paragraph = min(limit, indent), True
     return column >= TAB_STOP
 
 
@@ -1347,6 +1359,19 @@ class Lock:
             os.close(self.handle)
 
 
+def move(staged: str, place: str) -> None:
+    """Rename a file; from one file system to another, copy it beside its place first."""
+    try:
+        os.replace(staged, place)
+    except OSError as error:
+        if error.errno != ACROSS_FILE_SYSTEMS:
+            raise
+        with open(staged, "rb") as file:
+            write_new(place + STAGING, file.read())
+        os.chmod(place + STAGING, os.stat(staged).st_mode & 0o777)
+        os.replace(place + STAGING, place)
+
+
 class Swap:
     """Changes on disk that can all be undone: what is replaced or removed is kept aside until then."""
 
@@ -1356,7 +1381,7 @@ class Swap:
     def replace(self, staged: str, place: str, kept: str) -> None:
         self.make_folder(os.path.dirname(place))
         if not os.path.lexists(place):
-            os.replace(staged, place)
+            move(staged, place)
             self.undo.append((os.remove, place))
             return
         try:
@@ -1365,8 +1390,8 @@ class Swap:
             with open(place, "rb") as file:
                 write_new(kept, file.read())
             os.chmod(kept, os.stat(place).st_mode & 0o777)
-        os.replace(staged, place)
-        self.undo.append((os.replace, kept, place))
+        move(staged, place)
+        self.undo.append((move, kept, place))
 
     def chmod(self, place: str, mode: int) -> None:
         before = os.stat(place).st_mode & 0o777
@@ -1380,8 +1405,10 @@ class Swap:
             self.undo.append((os.rmdir, folder))
 
     def set_aside(self, place: str, kept: str) -> None:
-        os.replace(place, kept)
-        self.undo.append((os.replace, kept, place))
+        move(place, kept)
+        if os.path.lexists(place):  # copied to another file system
+            os.remove(place)
+        self.undo.append((move, kept, place))
 
     def roll_back(self) -> None:
         for function, *arguments in reversed(self.undo):
@@ -1760,8 +1787,10 @@ class Carrier:
         )
         self.old = ["".join(segment.text for segment in row) for row in self.rows]
         self.found: list[Edit] = []
-        ways = {(s.piece.block, id(s.piece.via)) for row in self.rows for s in row}
-        self.shared = {block for block, _ in ways if sum(b is block for b, _ in ways) > 1}
+        ways: dict[Block, set] = {}
+        for segment in (segment for row in self.rows for segment in row):
+            ways.setdefault(segment.piece.block, set()).add(id(segment.piece.via))
+        self.shared = {block for block, vias in ways.items() if len(vias) > 1}
 
     def edits(self, text: str) -> list[Edit]:
         from difflib import SequenceMatcher
@@ -2116,8 +2145,11 @@ def allow_halves(book: Book, root: str, known, texts: dict[str, str], bare, join
                 entries[target] = Entry([*hashes, digest(text.encode())], mode)
     if entries != known:
         record = os.path.join(root, RECORD)
-        write_new(record + STAGING, record_text(entries).encode())
-        os.replace(record + STAGING, record)
+        try:
+            write_new(record + STAGING, record_text(entries).encode())
+            os.replace(record + STAGING, record)
+        finally:
+            remove_aside([record])
 
 
 def run_stitch(options) -> int:
