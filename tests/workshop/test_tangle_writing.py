@@ -613,8 +613,8 @@ def test_a_killed_run_leaves_old_or_new_files_and_the_next_run_ends_well(changed
 def test_a_run_that_is_killed_twice_recovers(changed, faulty_disk):
     project, _, start, new = changed
     steps = faulty_disk(project, "count", 0).seen
-    for number in range(1, steps + 1, 4):
-        for again in range(1, steps, 4):
+    for number in range(1, steps + 1, 7):
+        for again in range(2, steps, 9):
             restore(project, start)
             faulty_disk(project, "kill", number)
             faulty_disk(project, "kill", again)
