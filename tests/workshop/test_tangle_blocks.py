@@ -414,7 +414,7 @@ REFERENCES = {
     "empty, behind an inside one": ("f(<<hollow>>)\n", "f(x)\n"),
     "empty, the whole file": ("<<none>>\n", ""),
     "no chunk: text": ("x <<n>> 1\n", "x <<n>> 1\n"),
-    "no name: text": ("<<>> << one >> <<o ne>> <<one>\n", "<<>> << one >> <<o ne>> <<one>\n"),
+    "no name: text": ("<<>> << o >> <<o ne>> <<one>\n", "<<>> << o >> <<o ne>> <<one>\n"),
     "more brackets": ("<<<one>>>\n", "<1>\n"),
     "shift and compare": ("a<<b>>c\n", "a<<b>>c\n"),
     "escaped": ("\\<<one>>\n    \\<<nowhere>>\n", "<<one>>\n    <<nowhere>>\n"),
