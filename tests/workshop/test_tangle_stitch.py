@@ -141,7 +141,7 @@ EDITS = {  # book, a.py after the edit, book after stitch
     "deeper lines in a chunk": (
         NESTED + chunk("body", "y = 1\n"),
         "def f():\n    if x:\n        y = 1\n\n    return y\n",
-        NESTED + chunk("body", "if x:\n    y = 1\n\n"),
+        NESTED.replace("body>>\n", "body>>\n\n") + chunk("body", "if x:\n    y = 1\n"),
     ),
     "lines of several blocks": (
         two("1\n2\n", "3\n4\n"),
@@ -578,7 +578,7 @@ def test_a_chapter_that_is_saved_while_stitch_runs_keeps_what_was_saved(tmp_path
 
 UNFORMATTED = {
     "a.md": target("p/a.py", "import os,sys\n<<class>>\n<<functions>>\n")
-    + chunk("class", "class A:\n  x = 1\n  <<methods>>\n")
+    + chunk("class", "class A:\n    x=1\n    <<methods>>\n")
     + chunk(
         "functions", "def f( a,b ):\n    return {'x':1,\n       'y':2}\ndef g(): return [\n1]\n"
     )
