@@ -114,6 +114,7 @@ CONTAINERS = {
     "item with a bracket": ("12) Item.\n\n", "    "),
     "item with a tab": ("- Item.\n\n", "\t"),
     "item, no blank line": ("* Item.\n", "  "),
+    "lazily wrapped item": ("- An item\ngoes on.\n\n", "    "),
     "item in an item": ("- a\n\n    + b\n\n", "        "),
     "item in an item, two tabs": ("- a\n\n\t- b\n\n", "\t\t"),
     "third level": ("- a\n\n    - b\n\n        - c\n\n", "            "),
@@ -193,7 +194,7 @@ NO_BLOCKS = {
     "indented code in an admonition": "!!! n\n\n        ``` {#a file=a}\n        x\n        ```\n\n",
     "indented code after a list": "- i\n\nText.\n\n    ``` {#a file=a}\n    x\n    ```\n\n",
     "code span": "Write ``` {#a file=a} ``` for a block.\n\n",
-    "backtick in the opener": "``` {#a file=`a`}\n\n",
+    "backtick in an opener that is not meant": "``` python `a`\n\n",
     "text before the fence": "Text ``` {#a file=a}\n\n",
     "two backticks": "`` {#a file=a}\nx\n``\n\n",
     "no name and no file": block("python", "x\n") + block("{.python}", "x\n") + block("", "x\n"),
@@ -269,6 +270,8 @@ def test_a_comment_that_is_never_closed_is_a_fault(before, tmp_path):
         ("> ``` {#a file=a}\nx\n> ```\n", 1),
         ("``` {#a file=a}\n> ```\n", 1),
         ("- i\n\n    ``` {#a file=a}\n    x\n            ```\n", 3),
+        ("- i\n\n    ``` {#a file=a}\n    x\n\nText.\n\n``` {#b file=b}\ny\n```\n", 3),
+        ('=== "T"\n\n    ``` {#a file=a}\n    x\n\n``` {#b file=b}\ny\n```\n', 3),
     ],
 )
 def test_a_fence_that_is_never_closed_is_a_fault(text, line, tmp_path):
@@ -339,6 +342,7 @@ def test_other_attributes_are_handed_on(tmp_path):
         ("python title=x {#a file=a.py}", "does not end in one {...}"),
         ("python {#a+b file=a.py}", "is not a name"),
         ("python {#a file=a.py ==}", "cannot read attributes from"),
+        ("python {#a file=a.py} `x`", "a backtick in the opener makes this no fence"),
         ("python {#a file=a.py mode=9}", "mode=9 is not three octal digits"),
         ("python {#a file=a.py mode=rwx}", "is not three octal digits"),
         ("python {#a file=a.py mode=07555}", "is not three octal digits"),
