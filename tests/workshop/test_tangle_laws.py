@@ -1,0 +1,616 @@
+# Tangled from book/workshop/stitch-tests.md
+"""Laws of the tangler, for every book, every edit, every string of bytes."""
+
+import contextlib
+import io
+import os
+import re
+import stat
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tangle
+
+law = settings(
+    max_examples=int(os.environ.get("TANGLE_EXAMPLES", "40")),
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class Run(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+class Project:
+    """A folder with a book in it. `run` is the command, in that folder and in this process."""
+
+    def __init__(self, root: Path, book: str | dict[str, str] = "") -> None:
+        self.root = root
+        for name, text in ({"ch.md": book} if isinstance(book, str) else book).items():
+            self.put(f"book/{name}", text)
+
+    def put(self, path: str, content: str | bytes) -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def text(self, path: str) -> str:
+        return (self.root / path).read_bytes().decode()
+
+    def run(self, *arguments: str, stdin: str = "") -> Run:
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            contextlib.chdir(self.root),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch("sys.stdin", io.StringIO(stdin)),
+        ):
+            try:
+                status = tangle.main(list(arguments))
+            except SystemExit as usage:
+                status = usage.code
+        return Run(status, out.getvalue(), err.getvalue())
+
+    def tangle(self, *arguments: str) -> dict[str, str]:
+        """Tangle, which has to go well and to be done with one run. The files that were made."""
+        run = self.run(*arguments)
+        assert run.status == 0, run.err
+        again = self.run(*arguments)
+        assert ": 0 written, " in again.out, again
+        assert "removed" not in again.out, again
+        check = self.run("--check", *[name for name in arguments if name != "--force"])
+        assert check.status == 0, check
+        return self.made()
+
+    def made(self) -> dict[str, str]:
+        """Every file but the chapters and the record."""
+        ours = [p for p in self.snapshot() if not p.startswith("book/") and p != tangle.RECORD]
+        return {path: self.text(path) for path in ours if (self.root / path).is_file()}
+
+    def snapshot(self) -> dict[str, tuple[bytes, int]]:
+        """Everything in the folder, with permission bits; of a folder, the bits alone."""
+        found = {}
+        for path in sorted(self.root.rglob("*")):
+            name, mode = path.relative_to(self.root).as_posix(), path.lstat().st_mode
+            content = path.read_bytes() if stat.S_ISREG(mode) else b""
+            found[name] = content, stat.S_IMODE(mode)
+        return found
+
+
+@contextlib.contextmanager
+def project(files: dict[str, bytes]) -> Iterator[Project]:
+    with tempfile.TemporaryDirectory() as folder:
+        made = Project(Path(folder).resolve() / "root", {})
+        made.root.mkdir()
+        for name, content in files.items():
+            made.put(f"book/{name}", content)
+        yield made
+
+
+# ---- books
+
+NAMES = ["a", "b-c", "größe", "p/q.r", "n:1"]
+TARGETS = ["f.py", "p/g.txt", "p/q/Makefile"]
+INDENTS = ["", "", "    ", "  ", "\t"]
+ENDINGS = ["", " = 1", "()  ", "  # é", " \\", " <<no", " ```"]
+ODD = [
+    "# ~/~ end",
+    "<!--",
+    "-->",
+    "x <<none>> 1",
+    "\\<<none>>",
+    "> q",
+    "- l",
+    "{#a}",
+    "~~~ x",
+    "<<>>",
+]
+PROSE = [
+    "# Title\n",
+    "Text with `code`, <<no>> chunk and <!-- a comment -->.\n",
+    "<!--\n``` {.python #hidden file=hidden.py}\nx\n```\n-->\n",
+    "````markdown\n``` {.python #shown file=shown.py}\nx\n```\n````\n",
+    "Between `<!--` and `-->`.\n",
+    "```python\nplain\n```\n",
+]
+CONTAINERS = [
+    ("", ""),
+    ("", ""),
+    ("", "  "),
+    ("1. Item.\n\n", "    "),
+    ("- Item.\n\n", "\t"),
+    ("- a\n\n    - b\n\n", "        "),
+    ("!!! note\n\n", "    "),
+    ('=== "Tab"\n\n', "    "),
+    ("> Text.\n>\n", "> "),
+    ("1. Item.\n\n    > Text.\n    >\n", "    > "),
+]
+
+
+class Book(NamedTuple):
+    files: dict[str, bytes]
+    expected: dict[str, str]
+    chunks: dict[str, set[str]]  # target -> names of the chunks in it
+    words: dict[str, tuple[str, int]]  # word -> chapter and line of it
+
+
+@st.composite
+def books(draw):
+    names = draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=5))
+    targets = draw(st.lists(st.sampled_from(TARGETS), unique=True, min_size=1, max_size=3))
+    words = count()
+    bodies: dict[str, list[str]] = {}
+    chapters: dict[str, list[str]] = {"a.md": [], "b/c.md": []}
+    for number, key in enumerate([*targets, *names]):
+        refs = names[max(0, number + 1 - len(targets)) :]
+        file = f" file={key}" if key in targets else ""
+        name = "" if file and draw(st.booleans()) else f"#{key}" if not file else f"#main-{number}"
+        home = draw(st.sampled_from([*chapters]))
+        for part in range(draw(st.sampled_from([1, 1, 2]))):
+            goes_on = part and home == "a.md" and draw(st.booleans())
+            mark = " .append" if goes_on and name else ""
+            chapter = "b/c.md" if goes_on else home
+            size = draw(st.integers(0, 4))
+            lines = [draw(line(refs, words, row == 0)) for row in range(size)]
+            chapters[chapter].append(draw(shown(f"{name}{mark}{file}", lines)))
+            bodies.setdefault(key, []).extend(lines)
+    files = {path: draw(written(parts)) for path, parts in chapters.items()}
+    expected = {key: "\n".join(expanded(bodies, key)).rstrip("\n") for key in targets}
+    return Book(
+        files,
+        {key: text + "\n" if text else "" for key, text in expected.items()},
+        {key: reached(bodies, key) for key in targets},
+        {word: (path, row) for path in files for word, row in found_in(files[path])},
+    )
+
+
+@st.composite
+def line(draw, refs, words, is_first):
+    kind, indent = draw(st.integers(0, 11)), draw(st.sampled_from(INDENTS))
+    word = f"w{next(words)}w"
+    if refs and kind < 6:
+        ref = f"<<{draw(st.sampled_from(refs))}>>"
+        if kind < 3:
+            return ("" if is_first else indent) + ref + draw(st.sampled_from(["", " ", "\t"]))
+        other = f"<<{draw(st.sampled_from(refs))}>>"
+        return {
+            3: f"{indent}{word}({ref}, {other})",
+            4: f"{ref}{word}",
+            5: f"{indent}{word} \\{ref}",
+        }[kind]
+    if kind == 6:
+        return ""
+    if kind == 7:
+        return f"{draw(st.sampled_from(ODD))} {word}"
+    return indent + word + draw(st.sampled_from(ENDINGS))
+
+
+@st.composite
+def shown(draw, attributes, lines):
+    """A block with these lines, in a container."""
+    before, prefix = draw(st.sampled_from(CONTAINERS))
+    fence = draw(st.sampled_from(["```", "```", "~~~", "`````"]))
+    opener = draw(st.sampled_from(["python {%s}", "{.python %s}"])) % attributes
+    rows = [fence + opener, *lines, fence]
+    block = "".join((prefix + row if row else prefix.rstrip()) + "\n" for row in rows)
+    return before + block
+
+
+@st.composite
+def written(draw, parts):
+    """The bytes of a chapter with these parts, and prose in between."""
+    mixed = []
+    for part in parts:
+        mixed += [draw(st.sampled_from(PROSE)), part, "Back at the margin.\n"]
+    text = "\n".join(mixed)
+    if draw(st.booleans()):
+        text = text.removesuffix("\n")
+    text = draw(st.sampled_from(["", "", "\ufeff"])) + text
+    return text.replace("\n", draw(st.sampled_from(["\n", "\n", "\r\n"]))).encode()
+
+
+def expanded(bodies, key):
+    """The lines of a chunk, by the rules of the book's workshop."""
+    return [row for line in bodies[key] for row in expanded_line(bodies, line)]
+
+
+def expanded_line(bodies, line):
+    if alone := re.fullmatch(r"([ \t]*)<<([^<>]+)>>[ \t]*", line):
+        return [alone[1] + row if row else "" for row in expanded(bodies, alone[2])]
+    rows = [""]
+    for part in re.split(r"(\\?<<[^<>]+>>)", line):
+        name = part[2:-2] if part.startswith("<<") else None
+        if name in bodies:
+            pad = re.sub(r"[^\t]", " ", rows[-1])
+            first, *rest = expanded(bodies, name) or [""]
+            rows[-1] += first
+            rows += [pad + row if row else "" for row in rest]
+        else:
+            rows[-1] += part.removeprefix("\\") if re.match(r"\\<<[^<>]+>>", part) else part
+    return [row if row.strip() else "" for row in rows]
+
+
+def reached(bodies, key):
+    refs = set(re.findall(r"(?<!\\)<<([^<>]+)>>", "\n".join(bodies[key]))) & bodies.keys()
+    return {key}.union(*(reached(bodies, name) for name in refs))
+
+
+def found_in(content):
+    rows = content.decode().split("\n")
+    return [
+        (word, number) for number, row in enumerate(rows, 1) for word in re.findall(r"w\d+w", row)
+    ]
+
+
+# ---- tangling
+
+
+@law
+@given(books())
+def test_a_book_is_tangled_as_the_rules_say(book):
+    with project(book.files) as one:
+        assert one.tangle("--bare") == book.expected
+        with contextlib.chdir(one.root):
+            read = tangle.read_book()
+            for target, text in book.expected.items():
+                lines = tangle.line_map(read, target, bare=True)
+                assert len(lines) == text.count("\n")
+                for row, place in zip(text.splitlines(), lines, strict=True):
+                    check_origin(book, row, place)
+
+
+def check_origin(book, row, place):
+    """A line comes from where the first word on it stands, or the text before that."""
+    word = re.match(r"\s*(w\d+w)", row)
+    if word:
+        path, number = book.words[word[1]]
+        assert place == (f"book/{path}", number)
+
+
+@law
+@given(books())
+def test_tangling_is_deterministic(book):
+    with project(book.files) as one, project(book.files) as other:
+        one.tangle()
+        other.tangle()
+        assert one.snapshot() == other.snapshot()
+        once = one.snapshot()
+        one.put("book/a.md", b"\n" + book.files["a.md"].removeprefix(b"\xef\xbb\xbf"))
+        one.tangle()
+        one.put("book/a.md", book.files["a.md"])
+        one.tangle()
+        assert one.snapshot() == once
+
+
+# ---- stitching
+
+INSERTED = [
+    *[
+        "new = 1",
+        "    new = 2",
+        "\tnew",
+        "",
+        "  ",
+        "new  ",
+        "é\u0301",
+        "\\",
+        "\x0c",
+        "\x85",
+        "a\u2028b",
+    ],
+    *["```", "    ````", "```python {#z file=z.py}", "~~~~", "> ```", "1. ```", "`"],
+    *["<<none>>", "    <<a>>", "x <<a>> y", "\\<<none>>", "\\\\<<a>>", "<<<a>>>", "<<größe>>"],
+    *["<!-- x", "-->", "> q", "- l", "# h", "@@", "# Tangled from book/a.md"],
+]
+
+
+@st.composite
+def edits(draw, text):
+    """The text after one to three edits of its lines."""
+    rows = text.split("\n")[:-1]
+    for _ in range(draw(st.sampled_from([1, 1, 2, 3]))):
+        kind, at = draw(st.integers(0, 8)), draw(st.integers(0, len(rows)))
+        indent = re.match(r"\s*", rows[at - 1] if at else "")[0]
+        new = draw(st.sampled_from(INSERTED))
+        if kind < 2:
+            rows[at:at] = [indent + new if kind else new] * draw(st.sampled_from([1, 1, 2]))
+        elif kind == 2:
+            del rows[at : at + draw(st.sampled_from([1, 1, 3]))]
+        elif at < len(rows) and kind == 3:
+            rows[at] = new
+        elif at < len(rows) and kind == 4:
+            rows.insert(draw(st.integers(0, len(rows) - 1)), rows.pop(at))
+        elif at < len(rows) and kind == 5:
+            rows[at] = re.sub(r"w(\d+)w", r"W\1", rows[at], count=1)
+        elif at < len(rows) and kind == 6:
+            rows[at] = draw(st.sampled_from(["", " ", "    "])) + rows[at].lstrip()
+        elif at < len(rows) and kind == 7:
+            cut = draw(st.integers(0, len(rows[at])))
+            rows[at] = (
+                rows[at][:cut]
+                + draw(st.sampled_from(["", "z", "<<", "`", "\\"]))
+                + rows[at][cut + 1 :]
+            )
+        elif at < len(rows):
+            rows[at] += draw(st.sampled_from([" # end", ")", "  ", " <<a>>"]))
+    return "".join(f"{row}\n" for row in rows)
+
+
+def outside(one):
+    """All text of the chapters that stands outside blocks."""
+    kept = []
+    for chapter in tangle.read_book([str(one.root / "book")]).chapters:
+        rows = Path(chapter.path).read_bytes().split(b"\n")
+        for block in reversed(chapter.blocks):
+            del rows[block.line - 1 : block.end_line]
+        kept.append(rows)
+    return kept
+
+
+@law
+@given(books(), st.booleans())
+def test_stitch_of_an_unedited_book_changes_nothing(book, bare):
+    options = ["--bare"] if bare else []
+    with project(book.files) as one:
+        one.tangle(*options)
+        before = one.snapshot()
+        assert one.run("stitch", *options).status == 0
+        assert one.snapshot() == before
+
+
+@law
+@given(books(), st.booleans(), st.data())
+def test_stitch_then_tangle_gives_the_edited_file_or_refuses(book, bare, data):
+    options = ["--bare"] if bare else []
+    with project(book.files) as one:
+        made = one.tangle(*options)
+        prose = outside(one)
+        chosen = data.draw(st.lists(st.sampled_from([*made]), min_size=1, max_size=2, unique=True))
+        for path in chosen:
+            one.put(path, data.draw(edits(made[path])))
+        edited = {path: one.text(path) for path in chosen}
+        before = one.snapshot()
+        run = one.run("stitch", *options)
+        if run.status == 0:
+            assert outside(one) == prose
+            after = one.tangle(*options)
+            for path in made.keys() - edited.keys():
+                if not any(book.chunks[path] & book.chunks[other] for other in chosen):
+                    assert after[path] == made[path]
+            assert after.items() >= edited.items()
+        else:
+            assert run.status == 1
+            assert run.err.endswith("stitch: no chapter was touched\n")
+            assert one.snapshot() == before
+
+
+@law
+@given(books(), st.booleans(), st.data())
+def test_a_plain_edit_where_a_chunk_is_used_once_is_carried_back(book, add_line, data):
+    with project(book.files) as one:
+        made = one.tangle()
+        everything = "".join(made.values())
+        alone = r"^[ \t]*(w\d+w)( = 1)?$" if add_line else r"(w\d+w)"
+        words = [
+            (path, match[1], match[0])
+            for path, text in made.items()
+            for match in re.finditer(alone, text, re.MULTILINE)
+            if everything.count(match[1]) == 1
+        ]
+        if not words:
+            return
+        path, word, row = data.draw(st.sampled_from(words))
+        if add_line:
+            indent = re.match(r"[ \t]*", row)[0]
+            edited = made[path].replace(f"{row}\n", f"{row}\n{indent}new = 1\n")
+        else:
+            edited = made[path].replace(word, "changed")
+        one.put(path, edited)
+        run = one.run("stitch")
+        assert run.status == 0, run.err
+        assert one.tangle() == made | {path: edited}
+        chapter, number = book.words[word]
+        rows = book.files[chapter].decode().split("\n")
+        changed = one.text(f"book/{chapter}").split("\n")
+        if not add_line:
+            rows[number - 1] = rows[number - 1].replace(word, "changed")
+            assert changed == rows
+        else:
+            assert len(changed) == len(rows) + 1
+            assert changed[:number] == rows[:number]
+            assert changed[number + 1 :] == rows[number:]
+            assert changed[number].strip(" \t>\r") == "new = 1"
+
+
+# ---- any bytes
+
+PIECES = [
+    *[
+        b"```",
+        b"````",
+        b"~~~",
+        b"~~~~~",
+        b"`",
+        b"``",
+        b"\n```\n",
+        b"\n~~~\n",
+        b"\n",
+        b"\n\n",
+        b"\r\n",
+    ],
+    *[b"\r", b"\t", b" ", b"    ", b"> ", b">", b"- ", b"1. ", b"!!! n\n", b'=== "T"\n', b"[^1]:"],
+    *[
+        b"{",
+        b"}",
+        b"{.py",
+        b"{#a",
+        b"{#b}",
+        b" #a",
+        b" #c file=x.py}",
+        b" file=",
+        b" .append",
+        b" patch=a",
+    ],
+    *[
+        b"file=a/b}",
+        b"file=a}",
+        b"file=A}",
+        b"file=../x}",
+        b"file=/tmp/x}",
+        b"file=.git/x}",
+        b'file="',
+    ],
+    *[
+        b"file=book/a.md}",
+        b"file=p/../x.py}",
+        b"file='q r'}",
+        b" mode=755",
+        b" mode=9",
+        b"='",
+        b'"',
+        b"\\",
+    ],
+    *[
+        b"<<a>>",
+        b"<<b>>",
+        b"\n<<c>>\n",
+        b"<<",
+        b">>",
+        b"\\<<a>>",
+        b"<!--",
+        b"-->",
+        b"--",
+        b"@@\n",
+        b"-x\n",
+    ],
+    *[
+        b"+y\n",
+        b" x\n",
+        b"x\n",
+        b"\0",
+        b"\xff",
+        b"\xc3",
+        b"\xef\xbb\xbf",
+        b"\xe2\x80\xa8",
+        b"\xc2\x85",
+    ],
+    *[
+        b"\x0c",
+        b"\x1b[2J",
+        b"e\xcc\x81",
+        b"#!/bin/sh\n",
+        b"# ---\n",
+        b"---\n",
+        b"<?xml\n",
+        b"<!DOCTYPE x",
+    ],
+    *[
+        b"\n```python {#a file=x.py}\n",
+        b"\n```python {#b}\n",
+        b"\n```diff {#s patch=a file=s.patch}\n",
+    ],
+    *[b"\n```py {#b .append}\n", b"a" * 300, b"file=" + b"a" * 300 + b"}"],
+]
+SOUND = [
+    b"```python {#a file=x.py}\nx\n    <<b>>\n```\n\n",
+    b"```python {#b}\nx(<<c>>)\ny\n```\n\n",
+    b"1. i\n\n    ```python {#c file=a/b}\n    x\n    ```\n\n",
+    b"```diff {#s patch=b file=s.patch}\n-y\n+z\n```\n\n",
+]
+RECORDS = [
+    *[
+        b"<<<<<<< HEAD\n",
+        b"=======\n",
+        b'"../x": "00",\n',
+        b'"/etc/x": "00"\n',
+        b'"book/a.md": "00",\n',
+    ],
+    *[
+        b'"": "aa"\n',
+        b'".": "aa"\n',
+        b'"x.py": "aa bb mode=755",\n',
+        b"\xff\n",
+        b"\0",
+        b'"a\\": "00"\n',
+    ],
+    *[b'"a/../x.py": "aa"\n', b"{}", b"null", b'"x.py": "', b'"a": "0",\n' * 3],
+]
+
+
+@st.composite
+def mangled(draw):
+    if draw(st.booleans()):
+        return b"".join(draw(st.lists(st.sampled_from(PIECES), max_size=40)))
+    text = b"".join(SOUND)
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(text)))
+        gone = draw(st.sampled_from([0, 0, 1, 5]))
+        text = text[:at] + draw(st.sampled_from(PIECES)) + text[at + gone :]
+    return text
+
+
+@law
+@given(
+    st.lists(mangled(), min_size=1, max_size=2),
+    st.sampled_from([[], ["--bare"], ["--join"]]),
+    st.data(),
+)
+def test_no_bytes_break_the_tangler(chapters, options, data):
+    with project(dict(zip(["a.md", "b/c.md"], chapters, strict=False))) as one:
+        (one.root.parent / "x").write_text("mine\n")
+        start = one.snapshot()
+        run = one.run(*options)
+        after = one.snapshot()
+        assert run.status in (0, 1)
+        assert start.items() <= after.items()
+        if run.status:
+            assert after == start
+            assert run.err
+        else:
+            assert one.run("--check", *options).status == 0
+            assert one.run(*options).status == 0
+            assert one.snapshot() == after
+            check_lines(one, options)
+        where = b"".join(chapters).decode("utf-8", "replace")
+        for command in (["--list"], ["where", "x.py:1", "book/a.md:2"], ["where"], ["stitch"]):
+            assert one.run(*command, *options, stdin=where).status in (0, 1)
+        if data.draw(st.booleans()) and run.status == 0:
+            record = after.get(".tangle.json", (b"", 0))[0]
+            cut = data.draw(st.integers(0, len(record)))
+            junk = b"".join(data.draw(st.lists(st.sampled_from(RECORDS), min_size=1, max_size=3)))
+            one.put(".tangle.json", record[:cut] + junk + record[cut:])
+            assert one.run("stitch", *options).status in (0, 1)
+            assert one.run(*options).status == 0
+            now = one.snapshot()
+            if ".tangle.json" not in after:  # nothing was made, and a record of nothing is written
+                del now[".tangle.json"]
+            assert now == after
+        assert start.items() <= one.snapshot().items()
+        assert (one.root.parent / "x").read_text() == "mine\n"
+        assert len(list(one.root.parent.iterdir())) == 2
+        assert not Path("/tmp/x").exists()
+
+
+def check_lines(one, options):
+    """Every generated line has an origin, and `where` finds it."""
+    with contextlib.chdir(one.root):
+        book = tangle.read_book(join="--join" in options)
+        for target in book.targets:
+            lines = tangle.line_map(book, target, bare="--bare" in options)
+            assert len(lines) == (one.root / target).read_bytes().count(b"\n")
+            for number in range(1, len(lines) + 1):
+                told = tangle.locate(book, f"{target}:{number}", bare="--bare" in options)
+                path, line = lines[number - 1]
+                assert told[0].partition(" ")[0] == f"{path}:{line}"

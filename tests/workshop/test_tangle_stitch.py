@@ -1,0 +1,782 @@
+# Tangled from book/workshop/stitch-tests.md
+"""Edits of generated files, carried back into their chapters or refused."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import pytest
+
+import tangle
+
+HERE = Path(__file__).resolve().parent
+
+
+class Run(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+class Project:
+    """A folder with a book in it. `run` is the command, in that folder and in this process."""
+
+    def __init__(self, root: Path, book: str | dict[str, str] = "") -> None:
+        self.root = root
+        for name, text in ({"ch.md": book} if isinstance(book, str) else book).items():
+            self.put(f"book/{name}", text)
+
+    def put(self, path: str, content: str | bytes) -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def text(self, path: str) -> str:
+        return (self.root / path).read_bytes().decode()
+
+    def run(self, *arguments: str, stdin: str = "") -> Run:
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            contextlib.chdir(self.root),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch("sys.stdin", io.StringIO(stdin)),
+        ):
+            try:
+                status = tangle.main(list(arguments))
+            except SystemExit as usage:
+                status = usage.code
+        return Run(status, out.getvalue(), err.getvalue())
+
+    def tangle(self, *arguments: str) -> dict[str, str]:
+        """Tangle, which has to go well and to be done with one run. The files that were made."""
+        run = self.run(*arguments)
+        assert run.status == 0, run.err
+        again = self.run(*arguments)
+        assert ": 0 written, " in again.out, again
+        assert "removed" not in again.out, again
+        check = self.run("--check", *[name for name in arguments if name != "--force"])
+        assert check.status == 0, check
+        return self.made()
+
+    def made(self) -> dict[str, str]:
+        """Every file but the chapters and the record."""
+        ours = [p for p in self.snapshot() if not p.startswith("book/") and p != tangle.RECORD]
+        return {path: self.text(path) for path in ours if (self.root / path).is_file()}
+
+    def snapshot(self) -> dict[str, tuple[bytes, int]]:
+        """Everything in the folder, with permission bits; of a folder, the bits alone."""
+        found = {}
+        for path in sorted(self.root.rglob("*")):
+            name, mode = path.relative_to(self.root).as_posix(), path.lstat().st_mode
+            content = path.read_bytes() if stat.S_ISREG(mode) else b""
+            found[name] = content, stat.S_IMODE(mode)
+        return found
+
+
+def block(opener: str, body: str, fence: str = "```") -> str:
+    return f"{fence}{opener}\n{body}{fence}\n\n"
+
+
+def target(path: str, body: str) -> str:
+    return block(f"python {{file={path}}}", body)
+
+
+def chunk(name: str, body: str) -> str:
+    return block(f"python {{#{name}}}", body)
+
+
+# ---- edits that are carried back
+
+NESTED = target("a.py", "def f():\n    <<body>>\n    return y\n")
+CALL = target("a.py", "f(<<args>>) + 1\n")
+LISTED = target("a.py", "<<c>>\n") + "1. Item.\n\n"
+QUOTED = target("a.py", "<<c>>\n") + "> Text.\n>\n"
+
+
+def two(first, second):
+    return target("a.py", "<<one>>\n<<two>>\n") + chunk("one", first) + chunk("two", second)
+
+
+def apart(first, second):
+    return two(first, second).replace("one>>\n<<two", "one>>\n\n\n<<two")
+
+
+def quoted(prefix, opener, rows, fence="```"):
+    lines = [fence + opener, *rows, fence]
+    return "".join(f"{prefix}{line}".rstrip() + "\n" for line in lines) + "\n"
+
+
+def item(*rows, fence="```"):
+    lines = block("python {#c}", "".join(f"{row}\n" for row in rows), fence).splitlines()
+    return LISTED + "".join(f"    {line}".rstrip() + "\n" for line in lines)
+
+
+EDITS = {  # book, a.py after the edit, book after stitch
+    "a line of the target": (
+        target("a.py", "x\ny\nz\n"),
+        "x\nnew\nz\n",
+        target("a.py", "x\nnew\nz\n"),
+    ),
+    "a line added in front": (target("a.py", "x\n"), "new\nx\n", target("a.py", "new\nx\n")),
+    "a line added behind": (target("a.py", "x\n"), "x\nnew\n", target("a.py", "x\nnew\n")),
+    "lines removed": (target("a.py", "x\ny\nz\n"), "y\n", target("a.py", "y\n")),
+    "all lines removed": (target("a.py", "x\ny\n"), "", target("a.py", "")),
+    "a line in an empty file": (target("a.py", ""), "new\n", target("a.py", "new\n")),
+    "everything replaced": (target("a.py", "x\ny\n"), "a\nb\nc\n", target("a.py", "a\nb\nc\n")),
+    "lines moved": (target("a.py", "x\ny\nz\n"), "z\nx\ny\n", target("a.py", "z\nx\ny\n")),
+    "a line of a chunk": (
+        NESTED + chunk("body", "x = 1\ny = x\n"),
+        "def f():\n    x = 2\n    y = x\n    return y\n",
+        NESTED + chunk("body", "x = 2\ny = x\n"),
+    ),
+    "deeper lines in a chunk": (
+        NESTED + chunk("body", "y = 1\n"),
+        "def f():\n    if x:\n        y = 1\n\n    return y\n",
+        NESTED.replace("body>>\n", "body>>\n\n") + chunk("body", "if x:\n    y = 1\n"),
+    ),
+    "lines of several blocks": (
+        two("1\n2\n", "3\n4\n"),
+        "1\ntwo\nthree\n4\n",
+        two("1\ntwo\n", "three\n4\n"),
+    ),
+    "a line between two chunks": (two("1\n", "2\n"), "1\nnew\n2\n", two("1\nnew\n", "2\n")),
+    "blank lines between two chunks": (
+        two("1\n", "2\n"),
+        "1\n\n\n2\n",
+        apart("1\n", "2\n"),
+    ),
+    "blank lines between two chunks removed": (
+        apart("1\n", "2\n"),
+        "1\n\n2\n",
+        target("a.py", "<<one>>\n\n<<two>>\n") + chunk("one", "1\n") + chunk("two", "2\n"),
+    ),
+    "blank lines behind a changed line": (two("1\n", "2\n"), "one\n\n\n2\n", apart("one\n", "2\n")),
+    "blank lines before a changed line": (two("1\n", "2\n"), "1\n\n\ntwo\n", apart("1\n", "two\n")),
+    "blank lines between changed lines": (
+        two("1\n", "2\n"),
+        "one\n\n\ntwo\n",
+        apart("one\n", "two\n"),
+    ),
+    "blank lines inside a chunk": (two("1\n2\n", "3\n"), "1\n\n2\n3\n", two("1\n\n2\n", "3\n")),
+    "a continued chunk": (
+        target("a.py", "<<c>>\n") + chunk("c", "1\n") + "Text.\n\n" + chunk("c", "2\n"),
+        "one\ntwo\n",
+        target("a.py", "<<c>>\n") + chunk("c", "one\n") + "Text.\n\n" + chunk("c", "two\n"),
+    ),
+    "the same edit wherever a chunk is used": (
+        target("a.py", "<<c>>\n-\n    <<c>>\n") + chunk("c", "1\n"),
+        "2\n-\n    2\n",
+        target("a.py", "<<c>>\n-\n    <<c>>\n") + chunk("c", "2\n"),
+    ),
+    "in front of a reference inside a line": (
+        CALL + chunk("args", "1\n"),
+        "g(1) + 1\n",
+        CALL.replace("f(", "g(") + chunk("args", "1\n"),
+    ),
+    "behind a reference inside a line": (
+        CALL + chunk("args", "1,\n2\n"),
+        "f(1,\n  2) + 5\n",
+        CALL.replace("+ 1", "+ 5") + chunk("args", "1,\n2\n"),
+    ),
+    "inside a reference inside a line": (
+        CALL + chunk("args", "1\n"),
+        "f(7) + 1\n",
+        CALL + chunk("args", "7\n"),
+    ),
+    "a line around a reference becomes two": (
+        CALL + chunk("args", "1\n"),
+        "f(1)\n+ 1\n",
+        target("a.py", "f(<<args>>)\n+ 1\n") + chunk("args", "1\n"),
+    ),
+    "a later line at a reference inside a line": (
+        CALL + chunk("args", "1,\n2,\n3\n"),
+        "f(1,\n  7,\n  3) + 1\n",
+        CALL + chunk("args", "1,\n7,\n3\n"),
+    ),
+    "in a list": (
+        item("1", "    2", ""),
+        "new\n    2\n      new\n",
+        item("new", "    2", "      new", ""),
+    ),
+    "in a quote": (
+        QUOTED + quoted("> ", "python {#c}", ["1", "2"]),
+        "1\n\n  2\n",
+        QUOTED + quoted("> ", "python {#c}", ["1", "", "  2"]),
+    ),
+    "tabs": (
+        target("a.py", "all:\n\t<<c>>\n") + chunk("c", "echo 1\n"),
+        "all:\n\techo 2\n\t\techo 3\n",
+        target("a.py", "all:\n\t<<c>>\n") + chunk("c", "echo 2\n\techo 3\n"),
+    ),
+    "trailing white space": (target("a.py", "x\n"), "x  \n", target("a.py", "x  \n")),
+    "no ASCII": (target("a.py", "x\n"), "数\u2028é\x85\n", target("a.py", "数\u2028é\x85\n")),
+    "what looks like a mark of a chapter": (
+        target("a.py", "x\n"),
+        "<!--\n# Title\n> q\n- l\n\\\n",
+        target("a.py", "<!--\n# Title\n> q\n- l\n\\\n"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("book", "edited", "expected"), EDITS.values(), ids=EDITS)
+@pytest.mark.parametrize("ends", ["\n", "\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["", "bom"])
+def test_an_edit_goes_to_its_block(book, edited, expected, ends, mark, tmp_path):
+    project = Project(tmp_path, mark + book.replace("\n", ends))
+    project.tangle("--bare")
+    project.put("a.py", edited)
+    run = project.run("stitch", "--bare")
+    assert run.status == 0, run.err
+    assert run.out.startswith("stitched book/ch.md\n")
+    assert project.text("book/ch.md") == mark + expected.replace("\n", ends)
+    assert project.tangle("--bare") == {"a.py": edited}
+
+
+def fenced(body, fence):
+    return block("python {file=a.py}", body, fence)
+
+
+LOOKALIKES = {
+    "a fence": ("```\n", fenced("x\n```\n", "````")),
+    "an opener": ("```python {#b file=b.py}\n", fenced("x\n```python {#b file=b.py}\n", "````")),
+    "a longer fence": ("`````\n", fenced("x\n`````\n", "``````")),
+    "an indented fence": ("    ```\n", fenced("x\n    ```\n", "````")),
+    "the other fence": ("~~~\n", fenced("x\n~~~\n", "```")),
+    "a fence in the line": ("y ```\n", fenced("x\ny ```\n", "```")),
+    "a reference": ("<<c>>\n", fenced("x\n\\<<c>>\n", "```")),
+    "a reference in the line": ("f(<<c>>)\n", fenced("x\nf(\\<<c>>)\n", "```")),
+    "a reference to nothing": ("  <<none>>\n", fenced("x\n  \\<<none>>\n", "```")),
+    "nothing in the line": ("f(<<none>>)\n", fenced("x\nf(<<none>>)\n", "```")),
+    "a backslash and a reference": ("\\<<c>>\n", fenced("x\n\\\\<<c>>\n", "```")),
+    "two references": ("<<c>> <<c>>\n", fenced("x\n\\<<c>> \\<<c>>\n", "```")),
+    "more brackets": ("<<<c>>>\n", fenced("x\n<\\<<c>>>\n", "```")),
+}
+
+
+@pytest.mark.parametrize(("line", "expected"), LOOKALIKES.values(), ids=LOOKALIKES)
+def test_what_looks_like_a_fence_or_a_reference_is_carried_back_as_text(line, expected, tmp_path):
+    rest = target("c.py", "<<c>>\n") + chunk("c", "1\n")
+    project = Project(tmp_path, fenced("x\n", "```") + rest)
+    project.tangle("--bare")
+    project.put("a.py", "x\n" + line)
+    assert project.run("stitch", "--bare").status == 0
+    assert project.text("book/ch.md") == expected + rest
+    assert project.tangle("--bare") == {"a.py": "x\n" + line, "c.py": "1\n"}
+
+
+@pytest.mark.parametrize("edited", ["other\n", "x <<c>> y\n", "<<c>>\nnew\n", "    <<c>>\n", ""])
+def test_a_line_that_was_written_with_a_backslash_can_be_edited(edited, tmp_path):
+    book = fenced("\\<<c>>\n", "```") + target("c.py", "<<c>>\n") + chunk("c", "1\n")
+    project = Project(tmp_path, book)
+    assert project.tangle("--bare")["a.py"] == "<<c>>\n"
+    project.put("a.py", edited)
+    assert project.run("stitch", "--bare").status == 0
+    assert project.tangle("--bare") == {"a.py": edited, "c.py": "1\n"}
+
+
+@pytest.mark.parametrize("fence", ["```", "~~~~"])
+def test_a_fence_is_made_longer_in_a_list_and_in_a_quote(fence, tmp_path):
+    for place in (LISTED, QUOTED):
+        prefix = "    " if place == LISTED else "> "
+        project = Project(
+            tmp_path / place[-3:-1], place + quoted(prefix, "python {#c}", ["1"], fence)
+        )
+        project.tangle("--bare")
+        edited = f"1\n{fence} x\n\n{fence}\n"
+        project.put("a.py", edited)
+        assert project.run("stitch", "--bare").status == 0
+        longer = fence + fence[0]
+        rows = ["1", f"{fence} x", "", fence]
+        assert project.text("book/ch.md") == place + quoted(prefix, "python {#c}", rows, longer)
+        assert project.tangle("--bare") == {"a.py": edited}
+
+
+def test_prose_and_other_blocks_keep_every_byte(tmp_path):
+    prose = "# T\r\n\nText  \n\tx\r\n\n<!-- ``` -->\n\n````md\n```py {#no}\n```\n````\n\ntail"
+    book = prose + "\n\n" + target("a.py", "1\n") + prose + "\n\n" + target("b.py", "2\n") + prose
+    project = Project(tmp_path, book)
+    project.tangle("--bare")
+    project.put("a.py", "1\nnew\n")
+    assert project.run("stitch", "--bare").status == 0
+    assert project.text("book/ch.md") == book.replace("}\n1\n", "}\n1\nnew\n")
+
+
+def test_edits_of_several_files_go_to_several_chapters(tmp_path):
+    book = {
+        "a.md": target("a.py", "<<one>>\n2\n") + chunk("one", "1\n"),
+        "b/c.md": target("b.py", "<<two>>\n3\n").replace("\n", "\r\n"),
+        "d.md": chunk("two", "2\n"),
+        "e.md": target("e.py", "same\n"),
+    }
+    project = Project(tmp_path, book)
+    project.tangle("--bare")
+    (tmp_path / "book" / "a.md").chmod(0o600)
+    shutil.move(tmp_path / "book" / "d.md", tmp_path / "d.md")
+    (tmp_path / "book" / "d.md").symlink_to("../d.md")
+    untouched = (tmp_path / "book" / "e.md").stat().st_mtime_ns
+    project.put("a.py", "1\nnew\n2\n")
+    project.put("b.py", "22\n33\n")
+    run = project.run("stitch", "--bare")
+    assert run.status == 0, run.err
+    made = project.tangle("--bare")
+    assert (made["a.py"], made["b.py"], made["e.py"]) == ("1\nnew\n2\n", "22\n33\n", "same\n")
+    assert project.text("book/b/c.md") == target("b.py", "<<two>>\n33\n").replace("\n", "\r\n")
+    assert (tmp_path / "book" / "d.md").is_symlink()
+    assert project.text("d.md") == chunk("two", "22\n")
+    assert project.snapshot()["book/a.md"][1] == 0o600
+    assert (tmp_path / "book" / "e.md").stat().st_mtime_ns == untouched
+    assert sorted(p.name for p in (tmp_path / "book").iterdir()) == ["a.md", "b", "d.md", "e.md"]
+
+
+def test_lines_before_the_header_can_be_edited(tmp_path):
+    project = Project(tmp_path, target("a.py", "#!/bin/sh\nx\n"))
+    project.tangle()
+    edited = "#!/bin/bash\n# Tangled from book/ch.md\nx\ny\n"
+    project.put("a.py", edited)
+    assert project.run("stitch").status == 0
+    assert project.text("book/ch.md") == target("a.py", "#!/bin/bash\nx\ny\n")
+    assert project.tangle() == {"a.py": edited}
+
+
+@pytest.mark.parametrize("options", [[], ["--bare"], ["--force"]])
+def test_stitch_of_an_unedited_tree_touches_nothing(options, tmp_path):
+    book = "\ufeff" + two("1\n", "2\n\n").replace("\n", "\r\n") + target("b.py", "`\n\\\\<<one>>\n")
+    project = Project(tmp_path, book)
+    project.tangle(*[option for option in options if option == "--bare"])
+
+    def state():
+        files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
+        return [(path, path.read_bytes(), path.stat().st_mtime_ns) for path in files]
+
+    before = state()
+    run = project.run("stitch", *options)
+    assert run.status == 0
+    assert "stitched" not in run.out
+    assert state() == before
+
+
+def test_stitch_tangles_what_is_stale(tmp_path):
+    project = Project(
+        tmp_path, target("a.py", "1\n") + target("b.py", "1\n") + target("c.py", "1\n")
+    )
+    project.tangle("--bare")
+    project.put("book/ch.md", project.text("book/ch.md").replace("b.py}\n1", "b.py}\n22"))
+    project.put("a.py", "new\n")
+    (tmp_path / "c.py").unlink()
+    assert project.run("stitch", "--bare").status == 0
+    assert project.made() == {"a.py": "new\n", "b.py": "22\n", "c.py": "1\n"}
+
+
+# ---- edits that are refused
+
+SHARED = target("a.py", "<<c>>\n-\n<<c>>\n") + chunk("c", "1\n2\n")
+WITH_PATCH = target("a.py", "<<c>>\n") + chunk("c", "1\n2\n") + block("diff {patch=c}", "-1\n+3\n")
+REFUSED = {  # book, a.py after the edit, why
+    "less indented than its reference": (
+        NESTED + chunk("body", "x = 1\ny = x\n"),
+        "def f():\n    x = 1\n  y = 2\n    return y\n",
+        "a.py:3: is indented by less than the reference that brings in the block at book/ch.md:7",
+    ),
+    "spaces for a tab": (
+        target("a.py", "all:\n\t<<c>>\n") + chunk("c", "x\ny\n"),
+        "all:\n        x\n\ty\n",
+        "a.py:2: is indented by less than the reference",
+    ),
+    "one of two uses in one file": (SHARED, "1\nnew\n-\n1\n2\n", "used in several places"),
+    "two uses, differently": (SHARED, "1\nnew\n-\n1\nother\n", "two edits want different things"),
+    "over the edge of a reference": (
+        CALL + chunk("args", "1\n"),
+        "g) + 1\n",
+        "a.py:1: the change reaches over the edge of the reference inside book/ch.md:2",
+    ),
+    "white space on a blank line of a chunk": (
+        NESTED + chunk("body", "x = 1\n\ny = x\n"),
+        "def f():\n    x = 1\n    \n    y = x\n    return y\n",
+        "white space that tangling does not keep",
+    ),
+    "no newline at the end": (target("a.py", "x\n"), "y", "does not end in exactly one newline"),
+    "newlines at the end": (target("a.py", "x\n"), "x\n\n", "does not end in exactly one newline"),
+    "nothing but a newline": (target("a.py", "x\n"), "\n", "a.py: "),
+    "CRLF": (target("a.py", "x\ny\n"), "x\r\ny\r\n", "has CRLF line ends"),
+    "not UTF-8": (target("a.py", "x\n"), b"x\xff\n", "is not UTF-8 at byte 1"),
+    "a patch would not fit any more": (
+        WITH_PATCH,
+        "one\n2\n",
+        "book/ch.md:10: patch does not fit in chunk 'c'",
+    ),
+}
+
+
+@pytest.mark.parametrize(("book", "edited", "why"), REFUSED.values(), ids=REFUSED)
+@pytest.mark.parametrize("force", [[], ["--force"]], ids=["", "force"])
+def test_an_edit_that_is_refused(book, edited, why, force, tmp_path):
+    project = Project(tmp_path, book)
+    project.tangle("--bare")
+    project.put("a.py", edited)
+    before = project.snapshot()
+    run = project.run("stitch", "--bare", *force)
+    assert run.status == 1
+    assert why in run.err
+    assert run.err.endswith("stitch: no chapter was touched\n")
+    assert project.snapshot() == before
+
+
+@pytest.mark.parametrize(
+    "edited", ["# Tangled by me\nx\n", "x\n", "# Tangled from book/ch.md\n# y\n"]
+)
+def test_the_header_cannot_be_edited(edited, tmp_path):
+    project = Project(tmp_path, target("a.py", "x\n"))
+    project.tangle()
+    project.put("a.py", edited)
+    run = project.run("stitch")
+    if edited.startswith("# Tangled from"):
+        assert run.status == 0
+        return
+    assert run.status == 1
+    assert "a.py:1: the header line is written by tangling and cannot be edited" in run.err
+
+
+def test_two_edits_of_one_chunk_that_disagree(tmp_path):
+    book = target("a.py", "<<c>>\n") + target("b.py", "  <<c>>\n") + chunk("c", "1\n2\n")
+    project = Project(tmp_path, book)
+    project.tangle("--bare")
+    project.put("a.py", "1\nnew\n")
+    project.put("b.py", "  1\n  other\n")
+    before = project.snapshot()
+    run = project.run("stitch", "--bare")
+    assert run.status == 1
+    assert run.err == (
+        "book/ch.md:11: conflict: two edits want different things here; make them the same:\n"
+        "  a.py:2: new\n"
+        "  b.py:2: other\n"
+        "stitch: no chapter was touched\n"
+    )
+    assert project.snapshot() == before
+    project.put("b.py", "  1\n  new\n")
+    assert project.run("stitch", "--bare").status == 0
+    assert project.tangle("--bare") == {"a.py": "1\nnew\n", "b.py": "  1\n  new\n"}
+
+
+def test_different_lines_of_one_chunk_edited_in_two_files(tmp_path):
+    book = target("a.py", "<<c>>\n") + target("b.py", "<<c>>\n") + chunk("c", "1\n2\n3\n")
+    project = Project(tmp_path, book)
+    project.tangle("--bare")
+    project.put("a.py", "one\n2\n3\n")
+    project.put("b.py", "1\n2\nthree\n")
+    before = project.snapshot()
+    run = project.run("stitch", "--bare")
+    assert run.status == 1  # neither file would come out as it was left
+    assert project.snapshot() == before
+
+
+def test_all_reasons_are_told(tmp_path):
+    book = "".join(target(f"{name}.py", "x\n") for name in "abc")
+    project = Project(tmp_path, book)
+    project.tangle("--bare")
+    for name, content in {"a": "x", "b": "x\r\n", "c": "fine\n"}.items():
+        project.put(f"{name}.py", content)
+    run = project.run("stitch", "--bare")
+    assert run.status == 1
+    assert "a.py: does not end in exactly one newline" in run.err
+    assert "b.py: has CRLF line ends" in run.err
+    assert project.text("book/ch.md") == book
+
+
+def test_the_diff_of_a_variant_is_not_edited_but_its_block(tmp_path):
+    book = target("a.py", "1\n2\n") + chunk("c", "1\n") + target("b.py", "<<c>>\n")
+    project = Project(tmp_path, book + block("diff {patch=c file=s.patch}", "-1\n+3\n"))
+    project.tangle("--bare")
+    project.put("s.patch", project.text("s.patch").replace("3", "4"))
+    run = project.run("stitch", "--bare")
+    assert run.status == 1
+    assert "s.patch: is the diff that the patch at book/ch.md:14 makes" in run.err
+
+
+# ---- which file is edited
+
+
+def test_an_edited_file_of_a_chapter_that_changed_too(tmp_path):
+    project = Project(tmp_path, target("a.py", "1\n2\n"))
+    project.tangle("--bare")
+    project.put("book/ch.md", target("a.py", "1\nchapter\n"))
+    project.put("a.py", "1\nfile\n")
+    before = project.snapshot()
+    for arguments in (["stitch", "--bare"], ["--bare"]):
+        run = project.run(*arguments)
+        assert run.status == 1
+        assert "-chapter\n+file\n" in run.err
+        assert project.snapshot() == before
+    assert project.run("stitch", "--bare", "--force").status == 0
+    assert project.text("book/ch.md") == target("a.py", "1\nfile\n")
+    assert project.tangle("--bare") == {"a.py": "1\nfile\n"}
+
+
+def test_without_a_record_only_force_takes_a_file(tmp_path):
+    project = Project(tmp_path, target("a.py", "1\n") + target("b.py", "1\n"))
+    project.tangle("--bare")
+    (tmp_path / ".tangle.json").unlink()
+    project.put("a.py", "2\n")
+    before = project.snapshot()
+    run = project.run("stitch", "--bare")
+    assert run.status == 1
+    assert "a.py: the record does not know what was tangled there" in run.err
+    assert "b.py" not in run.err
+    assert project.snapshot() == before
+    assert project.run("stitch", "--bare", "--force").status == 0
+    assert project.tangle("--bare") == {"a.py": "2\n", "b.py": "1\n"}
+
+
+def test_the_same_edit_in_file_and_chapter_is_no_conflict(tmp_path):
+    project = Project(tmp_path, target("a.py", "1\n"))
+    project.tangle("--bare")
+    project.put("book/ch.md", target("a.py", "2\n"))
+    project.put("a.py", "2\n")
+    assert project.run("stitch", "--bare").status == 0
+    assert project.tangle("--bare") == {"a.py": "2\n"}
+
+
+def test_a_book_with_faults_is_not_stitched(tmp_path):
+    project = Project(tmp_path, target("a.py", "1\n"))
+    project.tangle("--bare")
+    project.put("a.py", "2\n")
+    project.put("book/b.md", "```\n")
+    before = project.snapshot()
+    run = project.run("stitch", "--bare")
+    assert run.status == 1
+    assert "book/b.md:1: fence is not closed" in run.err
+    assert project.snapshot() == before
+
+
+def test_a_chapter_that_is_saved_while_stitch_runs_keeps_what_was_saved(tmp_path):
+    project = Project(tmp_path, target("a.py", "1\n2\n"))
+    project.tangle("--bare")
+    project.put("a.py", "1\nfile\n")
+    saved = "A new first line.\n\n" + target("a.py", "1\n2\n")
+    really_load = tangle.load_record
+
+    def load_record(root):
+        project.put("book/ch.md", saved)  # the book has been read by now
+        return really_load(root)
+
+    with mock.patch("tangle.load_record", load_record):
+        run = project.run("stitch", "--bare")
+    text = project.text("book/ch.md")
+    assert text.startswith("A new first line.\n\n```python {file=a.py}\n1\n")
+    assert run.status == 1 and text == saved or text == saved.replace("2\n", "file\n")
+
+
+# ---- formatters
+
+UNFORMATTED = {
+    "a.md": target("p/a.py", "import os,sys\n<<class>>\n<<functions>>\n")
+    + chunk("class", "class A:\n    x=1\n    <<methods>>\n")
+    + chunk(
+        "functions", "def f( a,b ):\n    return {'x':1,\n       'y':2}\ndef g(): return [\n1]\n"
+    )
+    + "1. In a list:\n\n    ```python {#methods}\n    def m(self):\n      return 'm'\n    ```\n\n",
+    "b.md": target(
+        "p/b.py", "<<functions>>\nx = f(<<numbers>>)\n" + "y = [" + "10000, " * 30 + "]\n"
+    )
+    + chunk("numbers", "1,2\n"),
+    "c.md": target("p/c.py", '"""Text."""\n<<main>>\n').replace("\n", "\r\n")
+    + chunk("main", "if __name__=='__main__':\n  print( 'x' )\n"),
+}
+
+
+def test_a_formatter_and_stitch_come_to_rest(tmp_path):
+    project = Project(tmp_path, UNFORMATTED)
+    before = project.tangle()
+    results = []
+    for _ in range(2):
+        subprocess.run(
+            [sys.executable, "-m", "ruff", "format", "--quiet", "--isolated", "--no-cache", "p"],
+            cwd=tmp_path,
+            check=True,
+        )
+        formatted = project.made()
+        run = project.run("stitch")
+        assert run.status == 0, run.err
+        made = project.tangle()
+        assert {path: made[path] for path in before} == {path: formatted[path] for path in before}
+        results.append(project.snapshot())
+    assert results[0] == results[1]
+    assert made["p/a.py"] != before["p/a.py"]
+    assert "<<class>>\n\n\n<<functions>>\n" in project.text("book/a.md")
+    assert '    def m(self):\n        return "m"\n    ```' in project.text("book/a.md")
+
+
+# ---- watching
+
+
+def test_a_watching_stitch_works_in_both_directions(tmp_path):
+    project = Project(tmp_path, target("a.py", "1\n"))
+    project.tangle("--bare")
+    seen = []
+
+    def put(path, content):
+        def step():
+            seen.append((project.text("book/ch.md").splitlines()[1], project.text("a.py")[:-1]))
+            project.put(path, content)
+
+        return step
+
+    steps = iter(
+        [
+            put("a.py", "22\n"),
+            put("book/ch.md", target("a.py", "333\n")),
+            put("a.py", "4444"),
+            put("a.py", "55555\n"),
+            put("a.py", "666666\n"),
+            put("book/b.md", ""),
+        ]
+    )
+
+    def sleep(_seconds):
+        step = next(steps, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    with mock.patch("time.sleep", sleep):
+        run = project.run("stitch", "--watch", "--bare")
+    assert run.status == 130
+    assert seen == [
+        ("1", "1"),
+        ("22", "22"),
+        ("333", "333"),
+        ("333", "444"),  # refused: no newline at the end
+        ("55555", "55555"),
+        ("666666", "666666"),
+    ]
+
+
+def test_an_edit_that_is_saved_while_a_watching_stitch_runs_is_not_missed(tmp_path):
+    project = Project(tmp_path, target("a.py", "1\n") + target("b.py", "1\n"))
+    project.tangle("--bare")
+    really_write = tangle.write_chapters
+    looks = []
+
+    def write_chapters(*arguments):
+        really_write(*arguments)
+        if not looks:
+            project.put("b.py", "from the editor\n")
+
+    def sleep(_seconds):
+        looks.append(project.text("book/ch.md"))
+        if len(looks) == 3:
+            raise KeyboardInterrupt
+
+    with mock.patch("tangle.write_chapters", write_chapters), mock.patch("time.sleep", sleep):
+        project.put("a.py", "22\n")
+        project.run("stitch", "--watch", "--bare")
+    assert looks[0] == target("a.py", "22\n") + target("b.py", "1\n")
+    assert looks[1] == target("a.py", "22\n") + target("b.py", "from the editor\n")
+    assert project.tangle("--bare") == {"a.py": "22\n", "b.py": "from the editor\n"}
+
+
+# ---- runs that end in the middle
+
+
+class Answer(NamedTuple):
+    status: int
+    err: str
+    seen: int
+
+
+@pytest.fixture(scope="module")
+def faulty_disk():
+    """`run(project, mode, number, *arguments)`, on a disk that fails as `mode` says."""
+    root = Path(tangle.__file__).parent
+    server = subprocess.Popen(
+        [sys.executable, HERE / "faulty_disk.py"],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def run(project, mode, number, *arguments):
+        folder = str(project.root)
+        request = {"mode": mode, "number": number, "folder": folder, "arguments": arguments}
+        print(json.dumps(request), file=server.stdin, flush=True)
+        answer = Answer(**json.loads(server.stdout.readline()))
+        assert "Traceback" not in answer.err
+        return answer
+
+    with server:
+        yield run
+        server.stdin.close()
+
+
+def restore(project, snapshot):
+    """Make the folder what it was when the snapshot was taken."""
+    shutil.rmtree(project.root)
+    project.root.mkdir()
+    for path, (content, mode) in snapshot.items():
+        full = project.root / path
+        if any(other.startswith(f"{path}/") for other in snapshot) or mode & 0o111 and not content:
+            full.mkdir()
+        else:
+            project.put(path, content)
+        full.chmod(mode)
+
+
+@pytest.fixture
+def edited(tmp_path):
+    """A project in which an edit of two files goes to two chapters."""
+    book = {
+        "a.md": target("a.py", "1\n<<two>>\n"),
+        "b.md": (chunk("two", "2\n") + target("b.py", "3\n")).replace("\n", "\r\n"),
+    }
+    project = Project(tmp_path, book)
+    project.tangle("--bare")
+    (tmp_path / "book" / "a.md").chmod(0o600)
+    project.put("a.py", "one\ntwo\n")
+    project.put("b.py", "three\n")
+    return project
+
+
+def test_a_killed_stitch_loses_no_edit_and_the_next_one_ends_well(edited, faulty_disk):
+    start = edited.snapshot()
+    steps = faulty_disk(edited, "count", 0, "stitch", "--bare").seen
+    end = edited.snapshot()
+    assert steps >= 8
+    for number in range(1, steps + 1):
+        restore(edited, start)
+        assert faulty_disk(edited, "kill", number, "stitch", "--bare").status == -9
+        left = edited.snapshot()
+        for path in ("book/a.md", "book/b.md"):
+            assert left[path] in (start[path], end[path]), number
+        for path in ("a.py", "b.py"):
+            assert left[path] == start[path], number
+        run = edited.run("stitch", "--bare")
+        assert run.status == 0, (number, run.err)
+        assert edited.snapshot() == end, number
+
+
+@pytest.mark.parametrize("mode", ["fail", "full"])
+def test_a_stitch_that_fails_loses_no_edit(mode, edited, faulty_disk):
+    start = edited.snapshot()
+    steps = faulty_disk(edited, "count", 0, "stitch", "--bare").seen
+    end = edited.snapshot()
+    for number in range(1, steps + 1):
+        restore(edited, start)
+        answer = faulty_disk(edited, mode, number, "stitch", "--bare")
+        left = edited.snapshot()
+        chapters = [left["book/a.md"], left["book/b.md"]]
+        before = [start["book/a.md"], start["book/b.md"]]
+        assert chapters in (before, [end["book/a.md"], end["book/b.md"]]), (number, answer.err)
+        assert {path for path in left if path.startswith("book/")} == {"book/a.md", "book/b.md"}
+        assert left["a.py"] == start["a.py"]
+        run = edited.run("stitch", "--bare")
+        assert run.status == 0, (number, run.err)
+        assert edited.snapshot() == end, number

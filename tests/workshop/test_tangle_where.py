@@ -1,0 +1,502 @@
+# Tangled from book/workshop/tangle-tests-where.md
+"""From generated lines to chapter lines and back: the line map, `where`, and the reports of failing tests."""
+
+import contextlib
+import importlib.util
+import io
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import pytest
+
+import tangle
+
+TESTS = Path(__file__).resolve().parents[1]
+
+
+class Run(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+class Project:
+    """A folder with a book in it. `run` is the command, in that folder and in this process."""
+
+    def __init__(self, root: Path, book: str | dict[str, str] = "") -> None:
+        self.root = root
+        for name, text in ({"ch.md": book} if isinstance(book, str) else book).items():
+            self.put(f"book/{name}", text)
+
+    def put(self, path: str, content: str | bytes) -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def text(self, path: str) -> str:
+        return (self.root / path).read_bytes().decode()
+
+    def run(self, *arguments: str, stdin: str = "") -> Run:
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            contextlib.chdir(self.root),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch("sys.stdin", io.StringIO(stdin)),
+        ):
+            try:
+                status = tangle.main(list(arguments))
+            except SystemExit as usage:
+                status = usage.code
+        return Run(status, out.getvalue(), err.getvalue())
+
+    def tangle(self, *arguments: str) -> dict[str, str]:
+        """Tangle, which has to go well and to be done with one run. The files that were made."""
+        run = self.run(*arguments)
+        assert run.status == 0, run.err
+        again = self.run(*arguments)
+        assert ": 0 written, " in again.out, again
+        assert "removed" not in again.out, again
+        check = self.run("--check", *[name for name in arguments if name != "--force"])
+        assert check.status == 0, check
+        return self.made()
+
+    def made(self) -> dict[str, str]:
+        """Every file but the chapters and the record."""
+        ours = [p for p in self.snapshot() if not p.startswith("book/") and p != tangle.RECORD]
+        return {path: self.text(path) for path in ours if (self.root / path).is_file()}
+
+    def snapshot(self) -> dict[str, tuple[bytes, int]]:
+        """Everything in the folder, with permission bits; of a folder, the bits alone."""
+        found = {}
+        for path in sorted(self.root.rglob("*")):
+            name, mode = path.relative_to(self.root).as_posix(), path.lstat().st_mode
+            content = path.read_bytes() if stat.S_ISREG(mode) else b""
+            found[name] = content, stat.S_IMODE(mode)
+        return found
+
+
+def block(opener: str, body: str, fence: str = "```") -> str:
+    return f"{fence}{opener}\n{body}{fence}\n\n"
+
+
+def target(path: str, body: str) -> str:
+    return block(f"python {{file={path}}}", body)
+
+
+def chunk(name: str, body: str) -> str:
+    return block(f"python {{#{name}}}", body)
+
+
+# ---- reports of failing tests
+
+PYPROJECT = """\
+[tool.pytest.ini_options]
+testpaths = ["tests"]
+pythonpath = ["."]
+addopts = ["--import-mode=importlib", "-p", "no:cacheprovider"]
+"""
+MODULE = target("half.py", "def half(x):\n    <<check>>\n    return x / 2\n") + chunk(
+    "check", "if x < 0:\n    raise ValueError(x)\n"
+)
+TEST = "import pytest\n\nfrom half import half\n\n\n"
+CHAPTER = (
+    MODULE
+    + target("tests/test_half.py", TEST + "<<tests>>\n")
+    + chunk("tests", "def test_half():\n    assert half(2) == 1\n")
+)
+FAILING = chunk("tests", "\n\ndef test_negative():\n    assert half(-2) == -1\n")
+
+
+class OwnTests(Project):
+    """A project with its own pytest run."""
+
+    def __init__(self, root, book):
+        super().__init__(root, book)
+        self.put("pyproject.toml", PYPROJECT)
+        self.put("tests/conftest.py", (TESTS / "conftest.py").read_bytes())
+        self.put("tangle.py", Path(tangle.__file__).read_bytes())
+        if not self.run().status:
+            self.tangle()
+
+    def pytest(self, *arguments):
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", *arguments],
+            cwd=self.root,
+            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "INTERNALERROR" not in done.stdout + done.stderr
+        return done.stdout
+
+    def chapter_lines(self, *arguments):
+        """The sections of that name in the report."""
+        sections = re.split(r"^-+ chapter lines -+\n", self.pytest(*arguments), flags=re.MULTILINE)
+        return [re.match(r"(?:\S+:\d+  \S+:\d+\n)*", text)[0].splitlines() for text in sections[1:]]
+
+
+def test_a_failing_test_names_the_chapter_lines_of_its_frames(tmp_path):
+    project = OwnTests(tmp_path, CHAPTER + FAILING)
+    chapter = (CHAPTER + FAILING).splitlines()
+    call = chapter.index("    assert half(-2) == -1") + 1
+    cause = chapter.index("    raise ValueError(x)") + 1
+    assert project.chapter_lines() == [
+        [f"tests/test_half.py:12  book/ch.md:{call}", f"half.py:4  book/ch.md:{cause}"]
+    ]
+
+
+def test_passing_tests_cost_nothing(tmp_path):
+    project = OwnTests(tmp_path, CHAPTER)
+    project.put("tangle.py", "raise SystemExit('imported')\n")
+    assert "1 passed" in project.pytest()
+
+
+def test_without_a_tangler_there_are_no_chapter_lines(tmp_path):
+    project = OwnTests(tmp_path, CHAPTER + FAILING)
+    (tmp_path / "tangle.py").unlink()
+    assert project.chapter_lines() == []
+
+
+def annotator(root):
+    """What conftest.py makes of a project."""
+    spec = importlib.util.spec_from_file_location("conftest", TESTS / "conftest.py")
+    conftest = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(conftest)
+    return conftest.annotator(mock.Mock(stash={}, rootpath=root))
+
+
+def test_without_a_book_or_with_faults_there_are_no_chapter_lines(tmp_path):
+    project = Project(tmp_path, MODULE)
+    project.tangle()
+    assert annotator(tmp_path)(f"{tmp_path}/half.py", 4) == f"{tmp_path}/book/ch.md:9"
+    assert annotator(tmp_path)("/usr/lib/half.py", 4) is None
+    project.put("half.py", project.text("half.py") + "\n")
+    assert annotator(tmp_path)(f"{tmp_path}/half.py", 4) is None
+    project.put("book/ch.md", "```\n")
+    assert annotator(tmp_path) is None
+    shutil.rmtree(tmp_path / "book")
+    assert annotator(tmp_path) is None
+    with mock.patch.dict(sys.modules, {"tangle": None}):
+        assert annotator(tmp_path) is None
+
+
+CAUSES = chunk(
+    "tests",
+    """
+
+def test_from():
+    try:
+        half(-2)
+    except ValueError as error:
+        raise KeyError from error
+
+
+def test_group():
+    errors = []
+    try:
+        half(-2)
+    except ValueError as error:
+        errors.append(error)
+    raise ExceptionGroup("two", errors)
+
+
+@pytest.fixture
+def broken():
+    half(-3)
+
+
+def test_broken_fixture(broken):
+    pass
+
+
+def test_stream_of_errors(monkeypatch):
+    monkeypatch.setattr("builtins.open", half)
+    half(-4)
+""",
+)
+
+
+def test_causes_groups_and_fixtures(tmp_path):
+    found = OwnTests(tmp_path, CHAPTER + CAUSES).chapter_lines()
+    chapter = ["", *(CHAPTER + CAUSES).splitlines()]
+    shown = [[chapter[int(line.rpartition(":")[2])].strip() for line in lines] for lines in found]
+    raises = "raise ValueError(x)"
+    assert shown[0] == ["half(-3)", raises]
+    assert shown[1] == ["half(-2)", raises, "raise KeyError from error"]
+    assert shown[2] == ["half(-2)", raises, 'raise ExceptionGroup("two", errors)']
+    assert shown[3:] in ([], [["half(-4)", raises]])  # open was not there to read the book with
+
+
+def test_a_test_file_that_cannot_be_imported(tmp_path):
+    wrong = MODULE + target("tests/test_a.py", "from half import half\nhalf(-1)\n")
+    syntax = target("tests/test_b.py", "def f(:\n")
+    assert OwnTests(tmp_path, wrong + syntax).chapter_lines() == [
+        ["tests/test_a.py:3  book/ch.md:14", "half.py:4  book/ch.md:9"],
+        ["tests/test_b.py:2  book/ch.md:18"],
+    ]
+
+
+# ---- the line map
+
+MAPPED = (
+    "# Title\n\n"
+    + block(
+        "python {#main file=a.py}",
+        "w0\n<<one>>\n    <<one>>\nw1(<<two>>, <<two>>) w2\n<<led>>w3\n  <<led>>w4\n\\<<one>> w5\n",
+    )
+    + "- Item.\n\n"
+    + "    ```python {#one}\n    w6\n\n      <<two>>\n    w7\n    ```\n\n"
+    + "> ```python {#two}\n> w8\n> w9\n> ```\n\n"
+    + chunk("led", "<<none>>\n<<three>>\n")
+    + chunk("none", "")
+    + chunk("three", "w10\nw11\n")
+    + block("python {#main}", "\n#!w12\n<<two>>w13\n")
+)
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize("options", [[], ["--bare"]])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_the_line_map_agrees_with_a_search(ends, options, mark, tmp_path):
+    project = Project(tmp_path, mark + MAPPED.replace("\n", ends))
+    made = project.tangle(*options)["a.py"].splitlines()
+    with contextlib.chdir(tmp_path):
+        found = tangle.line_map(tangle.read_book(), "a.py", bare=bool(options))
+    assert len(found) == len(made)
+    if not options:
+        assert found.pop(0) == ("book/ch.md", 3)
+        made.pop(0)
+    for line, (path, number) in zip(made, found, strict=True):
+        assert path == "book/ch.md"
+        if word := re.search(r"w\d+", line):
+            (at,) = re.finditer(rf"{word[0]}\b", MAPPED)
+            assert number == MAPPED[: at.start()].count("\n") + 1, line
+    assert sum("w8" in line for line in made) == 5
+
+
+def test_the_header_belongs_to_the_opener_behind_what_stands_before_it(tmp_path):
+    project = Project(
+        tmp_path, "\n" + target("a.py", "<<top>>\nx\n") + chunk("top", "#!/bin/sh\ny\n")
+    )
+    project.tangle()
+    book = tangle.read_book([str(tmp_path / "book")])
+    assert [line for _, line in tangle.line_map(book, "a.py")] == [8, 7, 9, 4]
+
+
+def test_pieces_say_what_the_text_is_made_of(tmp_path):
+    book = target("a.py", "f(<<two>>)\n    <<two>>\n") + chunk("two", "1,\n2\n")
+    project = Project(tmp_path, book)
+    project.tangle()
+    read = tangle.read_book([str(tmp_path / "book")])
+    for options in ({}, {"bare": True}):
+        pieces = tangle.target_pieces(read, "a.py", **options)
+        assert "".join(piece.text for piece in pieces) == tangle.expand(read, "a.py", **options)
+        for piece in pieces:
+            if piece.start >= 0 and "\n" in piece.text:
+                first = piece.text.split("\n")[0].removeprefix(piece.pad)
+                assert piece.block.body.startswith(first, piece.start)
+    (inner, *_) = [piece for piece in pieces if piece.block.name == "two"]
+    assert inner.via.block is read.chunks["file=a.py"][0]
+    assert inner.via.outer is None
+
+
+# ---- where
+
+INLINE = target("p/a.py", "x = f(<<two>>)\n\n<<two>>\n") + chunk("two", "1,\n2\n")
+
+
+def test_where_goes_both_ways(tmp_path):
+    project = Project(tmp_path / "p", INLINE)
+    project.tangle()
+    ways = [
+        ("p/a.py:1", "book/ch.md:1"),
+        ("p/a.py:2", "book/ch.md:2"),
+        ("p/a.py:3", "book/ch.md:9 (two)"),
+        ("p/a.py:4", "book/ch.md:3"),
+        ("p/a.py:5", "book/ch.md:8 (two)"),
+        ("p/a.py:6", "book/ch.md:9 (two)"),
+    ]
+    for line, origin in ways:
+        assert project.run("where", line) == Run(0, f"{origin}\n", "")
+        absolute = project.run("where", f"{project.root}/{line}")
+        assert absolute == Run(0, f"{origin}\n", "")
+    back = {2: [2, 3], 3: [4], 8: [2, 5], 9: [3, 6]}
+    for line, made in back.items():
+        told = project.run("where", f"book/ch.md:{line}")
+        assert told == Run(0, "".join(f"p/a.py:{number}\n" for number in made), "")
+    several = project.run("where", "p/a.py:5", "book/ch.md:8")
+    assert several.out == "book/ch.md:8 (two)\np/a.py:2\np/a.py:5\n"
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("p/a.py:0", "so there is no line 0"),
+        ("p/a.py:7", "p/a.py has 6 lines when tangled, so there is no line 7"),
+        ("p/a.py", "is not PATH:LINE"),
+        ("p/a.py:", "is not PATH:LINE"),
+        (":1", "is not PATH:LINE"),
+        ("p/a.py:-1", "is not PATH:LINE"),
+        ("p/a.py:1x", "is not PATH:LINE"),
+        ("p/a.py:²", "is not PATH:LINE"),
+        ("p/a.py:" + "9" * 5000, "is not PATH:LINE"),
+        ("p/b.py:1", "p/b.py is neither made by the book nor one of its chapters; did you mean"),
+        ("../p/a.py:1", "neither made by the book"),
+        ("book:1", "neither made by the book"),
+        ("book/ch.md:1", "no generated line comes from book/ch.md:1"),
+        ("book/ch.md:4", "no generated line comes from book/ch.md:4"),
+        ("book/ch.md:999", "no generated line comes from book/ch.md:999"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_where_there_is_nothing(place, message, tmp_path):
+    project = Project(tmp_path / "p", INLINE)
+    run = project.run("where", place, "p/a.py:1")
+    assert run.status == 1
+    assert run.out == "book/ch.md:1\n"  # the other place is answered
+    assert run.err.startswith("where: ")
+    assert message in run.err
+
+
+def test_where_from_another_folder_and_with_another_root(tmp_path):
+    project = Project(tmp_path, INLINE)
+    assert project.run("book", "-o", "out").status == 0
+    assert project.run("where", "-o", "out", "p/a.py:3").out == "book/ch.md:9 (two)\n"
+    assert project.run("where", "-o", "out", "out/p/a.py:3").out == "book/ch.md:9 (two)\n"
+    assert project.run("where", "-o", "out", "book/ch.md:3").out == "out/p/a.py:4\n"
+    with contextlib.chdir(tmp_path / "out" / "p"):
+        inside = Project(tmp_path / "out" / "p")
+        place = inside.run("where", "-b", "../../book", "-o", "..", "a.py:3").out
+        assert place == "../../book/ch.md:9 (two)\n"
+        back = inside.run("where", "-b", "../../book", "-o", "..", "../../book/ch.md:3").out
+        assert back == "../p/a.py:4\n"
+
+
+def test_a_book_with_faults_has_no_where(tmp_path):
+    project = Project(tmp_path, "```\n")
+    run = project.run("where", "a.py:1")
+    assert run.status == 1
+    assert "fence is not closed" in run.err
+
+
+# ---- tracebacks
+
+PROGRAM = (
+    target("p/main.py", "from p.low import low\n\n\ndef main():\n    <<call>>\n\n\nmain()\n")
+    + target("p/low.py", "def low():\n    <<call>>\n")
+    + chunk("call", "x = 1\nlow()\n")
+)
+
+
+def test_a_traceback_gets_chapter_lines(tmp_path):
+    project = Project(
+        tmp_path, PROGRAM.replace("def low():\n    <<call>>", "def low():\n    1 / 0")
+    )
+    project.tangle()
+    done = subprocess.run(
+        [sys.executable, "-m", "p.main"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    told = subprocess.run(
+        [sys.executable, tangle.__file__, "where"],
+        cwd=tmp_path,
+        input=done.stderr,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    places = re.findall(r'File ".*/p/(\w+\.py)", line (\d+).*  \[(.*)\]$', told, re.MULTILINE)
+    assert places == [
+        ("main.py", "10", "book/ch.md:9"),
+        ("main.py", "7", "book/ch.md:19"),
+        ("low.py", "3", "book/ch.md:14"),
+    ]
+    assert re.sub(r"  \[book.*\]$", "", told, flags=re.MULTILINE) == done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "origin"),
+    [
+        ('  File "p/low.py", line 3, in low', "book/ch.md:18"),
+        ("p/low.py:3: in low", "book/ch.md:18"),
+        ("p/low.py:3:5: F821 undefined name", "book/ch.md:18"),
+        ("FAILED p/low.py:4 - x", "book/ch.md:19"),
+        ("E   x (p/low.py:3)", "book/ch.md:18"),
+        ("  --> p/low.py:3:5", "book/ch.md:18"),
+        ("ROOT/p/low.py:3: in low", "book/ch.md:18"),
+        ('  File "ROOT/p/low.py", line 3, in low', "book/ch.md:18"),
+        ("./p/low.py:3", "book/ch.md:18"),
+        ("p/low.py:1", "book/ch.md:12"),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", ""])
+def test_lines_of_many_tools_are_understood(line, origin, end, tmp_path):
+    project = Project(tmp_path, PROGRAM)
+    project.tangle()
+    line = line.replace("ROOT", str(tmp_path))
+    assert project.run("where", stdin=line + end) == Run(0, f"{line}  [{origin}]{end}", "")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nothing here",
+        "p/low.py",
+        "p/low.py:0",
+        "p/low.py:5",
+        "p/low.py:" + "9" * 5000,
+        "p/other.py:1",
+        'File "p/low.py", line x',
+        'File "p/low.py", line ' + "9" * 5000,
+        'File "p\0/low.py", line 1',
+        'File "", line 1',
+        'File "<string>", line 1',
+        "book/ch.md:3",
+        "12:30:59 p:1",
+        "x.y:1",
+        "",
+        "   ",
+        "\x1b[31mp\x1b[0m",
+    ],
+    ids=lambda line: ascii(line[:40]),
+)
+def test_what_names_no_generated_line_passes_through_unchanged(line, tmp_path):
+    project = Project(tmp_path, PROGRAM)
+    project.tangle()
+    text = f"{line}\n{line}\n\n{line}"
+    assert project.run("where", stdin=text) == Run(0, text, "")
+
+
+def test_an_edited_file_has_no_chapter_lines(tmp_path):
+    project = Project(tmp_path, PROGRAM)
+    project.tangle()
+    project.put("p/low.py", "\n" + project.text("p/low.py"))
+    assert project.run("where", stdin="p/low.py:3\n").out == "p/low.py:3\n"
+    assert project.run("where", stdin="p/main.py:3\n").out == "p/main.py:3  [book/ch.md:3]\n"
+    (tmp_path / "p" / "low.py").unlink()
+    assert project.run("where", stdin="p/low.py:3\n").out == "p/low.py:3\n"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii", "cp1252"])
+def test_bytes_pass_through_as_they_are(encoding, tmp_path):
+    project = Project(tmp_path, PROGRAM)
+    project.tangle()
+    sent = b"\xff\xfe \xe2\x82 gr\xc3\xb6\xc3\x9fe \0\r\np/low.py:3\r\n50 %\rdone\n\x85\x0c\n"
+    done = subprocess.run(
+        [sys.executable, tangle.__file__, "where"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        input=sent,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stderr == b""
+    assert done.stdout == sent.replace(b"low.py:3", b"low.py:3  [book/ch.md:18]")

@@ -1,0 +1,889 @@
+# Tangled from book/workshop/tangle-tests-writing.md
+"""What a run does to the disk: the record, edited and stale files, modes, runs that are killed or fail, watching."""
+
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import pytest
+
+import tangle
+
+HERE = Path(__file__).resolve().parent
+
+
+class Run(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+class Project:
+    """A folder with a book in it. `run` is the command, in that folder and in this process."""
+
+    def __init__(self, root: Path, book: str | dict[str, str] = "") -> None:
+        self.root = root
+        for name, text in ({"ch.md": book} if isinstance(book, str) else book).items():
+            self.put(f"book/{name}", text)
+
+    def put(self, path: str, content: str | bytes) -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def text(self, path: str) -> str:
+        return (self.root / path).read_bytes().decode()
+
+    def run(self, *arguments: str, stdin: str = "") -> Run:
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            contextlib.chdir(self.root),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch("sys.stdin", io.StringIO(stdin)),
+        ):
+            try:
+                status = tangle.main(list(arguments))
+            except SystemExit as usage:
+                status = usage.code
+        return Run(status, out.getvalue(), err.getvalue())
+
+    def tangle(self, *arguments: str) -> dict[str, str]:
+        """Tangle, which has to go well and to be done with one run. The files that were made."""
+        run = self.run(*arguments)
+        assert run.status == 0, run.err
+        again = self.run(*arguments)
+        assert ": 0 written, " in again.out, again
+        assert "removed" not in again.out, again
+        check = self.run("--check", *[name for name in arguments if name != "--force"])
+        assert check.status == 0, check
+        return self.made()
+
+    def made(self) -> dict[str, str]:
+        """Every file but the chapters and the record."""
+        ours = [p for p in self.snapshot() if not p.startswith("book/") and p != tangle.RECORD]
+        return {path: self.text(path) for path in ours if (self.root / path).is_file()}
+
+    def snapshot(self) -> dict[str, tuple[bytes, int]]:
+        """Everything in the folder, with permission bits; of a folder, the bits alone."""
+        found = {}
+        for path in sorted(self.root.rglob("*")):
+            name, mode = path.relative_to(self.root).as_posix(), path.lstat().st_mode
+            content = path.read_bytes() if stat.S_ISREG(mode) else b""
+            found[name] = content, stat.S_IMODE(mode)
+        return found
+
+
+def block(opener: str, body: str, fence: str = "```") -> str:
+    return f"{fence}{opener}\n{body}{fence}\n\n"
+
+
+def target(path: str, body: str) -> str:
+    return block(f"python {{file={path}}}", body)
+
+
+def chunk(name: str, body: str) -> str:
+    return block(f"python {{#{name}}}", body)
+
+
+def faults(project: Project, *arguments: str) -> list[str]:
+    """What a run that has to refuse the book, and to change nothing, says is wrong with it."""
+    before = project.snapshot()
+    run = project.run("--bare", *arguments)
+    assert run.status == 1, run
+    assert project.snapshot() == before
+    told = [line for line in run.err.splitlines() if ": warning: " not in line]
+    assert told.pop() == f"tangle: {len(told)} fault{'s'[: len(told) > 1]}; nothing written"
+    return told
+
+
+# ---- the record
+
+
+def two_files(tmp_path):
+    project = Project(tmp_path, target("a.py", "x\n") + target("p/b.py", "y\n"))
+    project.tangle("--bare")
+    return project
+
+
+def test_the_record_is_json_with_a_line_a_file(tmp_path):
+    project = two_files(tmp_path)
+    text = project.text(".tangle.json")
+    assert list(json.loads(text)) == ["a.py", "p/b.py"]
+    assert text.count("\n") == 4
+    assert text.encode() == (tmp_path / ".tangle.json").read_bytes()
+
+
+def test_a_run_that_changes_nothing_touches_nothing(tmp_path):
+    project = two_files(tmp_path)
+
+    def state():
+        found = [path.stat() for path in [tmp_path, *sorted(tmp_path.rglob("*"))]]
+        return [(status.st_ino, status.st_mtime_ns) for status in found]
+
+    before = state()
+    assert project.run("--bare").status == 0
+    assert project.run("--bare", "--check").status == 0
+    assert project.run("--list").status == 0
+    assert state() == before
+
+
+def test_only_the_file_that_changed_is_touched(tmp_path):
+    project = two_files(tmp_path)
+    before = (tmp_path / "a.py").stat()
+    project.put("book/ch.md", project.text("book/ch.md").replace("y\n", "z\n"))
+    assert project.tangle("--bare") == {"a.py": "x\n", "p/b.py": "z\n"}
+    after = (tmp_path / "a.py").stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+@pytest.mark.parametrize("lost", [None, "", "{", "null\n", "[1, 2]", "\0\0", "\ufeff{}", "{}" * 9])
+def test_a_lost_or_damaged_record_costs_no_file(lost, tmp_path):
+    project = two_files(tmp_path)
+    whole = project.text(".tangle.json")
+    project.put("p/b.py", "edited\n")
+    if lost is None:
+        (tmp_path / ".tangle.json").unlink()
+    else:
+        project.put(".tangle.json", lost)
+    before = project.snapshot()
+    run = project.run("--bare")
+    assert run.status == 1
+    assert "p/b.py: not written by this book, as far as its record knows" in run.err
+    assert "-y\n+edited\n" in run.err
+    assert project.snapshot() == before
+    project.put("p/b.py", "y\n")
+    assert project.tangle("--bare") == {"a.py": "x\n", "p/b.py": "y\n"}
+    assert project.text(".tangle.json") == whole
+
+
+def test_an_older_file_is_refused_when_the_record_is_lost(tmp_path):
+    project = two_files(tmp_path)
+    project.put("book/ch.md", target("a.py", "new\n"))
+    (tmp_path / ".tangle.json").unlink()
+    assert project.run("--bare").status == 1
+    assert project.made() == {"a.py": "x\n", "p/b.py": "y\n"}
+    assert project.tangle("--bare", "--force") == {"a.py": "new\n", "p/b.py": "y\n"}
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+def test_a_record_with_conflict_marks_knows_both_sides(ends, tmp_path):
+    project = two_files(tmp_path)
+    ours = project.text(".tangle.json").splitlines()
+    project.put("book/ch.md", target("a.py", "theirs\n") + target("c.py", "z\n"))
+    project.tangle("--bare")
+    theirs = project.text(".tangle.json").splitlines()
+    merged = ["{", "<<<<<<< HEAD", *ours[1:-1], "=======", *theirs[1:-1], ">>>>>>> theirs", "}", ""]
+
+    for content in ("x\n", "theirs\n"):
+        for book in ("x\n", "theirs\n", "third\n"):
+            project.put(".tangle.json", ends.join(merged))
+            project.put("a.py", content)
+            project.put("p/b.py", "y\n")
+            project.put("book/ch.md", target("a.py", book))
+            assert project.run("--bare", "--check").status == 1
+            assert project.tangle("--bare") == {"a.py": book}
+    project.put(".tangle.json", ends.join(merged))
+    project.put("a.py", "edited\n")
+    assert project.run("--bare").status == 1
+    assert project.text("a.py") == "edited\n"
+
+
+JUNK = [
+    "junk",
+    '"a.py": "not a hash",',
+    '"a.py"',
+    "<<<<<<< HEAD",
+    '"\\": "00",',
+    '"a\0b": "00"',
+    '"\ufffd": "00"',
+    '"a.py": "00" mode=999',
+]
+
+
+@pytest.mark.parametrize("line", JUNK, ids=map(ascii, JUNK))
+def test_a_line_of_junk_is_gone_after_one_run(line, tmp_path):
+    project = two_files(tmp_path)
+    whole = project.text(".tangle.json")
+    project.put(".tangle.json", whole.replace("{\n", f"{{\n{line}\n"))
+    assert project.run("--bare", "--check").status == 1
+    assert project.run("--bare").status == 0
+    assert project.text(".tangle.json") == whole
+    assert project.tangle("--bare") == {"a.py": "x\n", "p/b.py": "y\n"}
+
+
+HOSTILE = [
+    "../mine",
+    "p/../../mine",
+    "OUTSIDE/mine",
+    ".git/config",
+    "book/mine.md",
+    "book/sub/../mine.md",
+    "link/mine",
+    "link",
+    "folder",
+    ".",
+    "",
+    "p\\mine",
+    "C:mine",
+    ".tangle.json",
+]
+
+
+@pytest.mark.parametrize("path", HOSTILE)
+def test_a_hostile_record_deletes_nothing(path, tmp_path):
+    project = two_files(tmp_path / "root")
+    for place in ("../mine", ".git/config", "book/mine.md", "../other/mine", "folder/mine"):
+        project.put(place, "mine\n")
+    (tmp_path / "root" / "link").symlink_to("../other")
+    hashed = tangle.digest(b"mine\n")
+    entry = path.replace("OUTSIDE", str(tmp_path)).replace("\\", "\\\\")
+    record = project.text(".tangle.json").replace("{\n", f'{{\n"{entry}": "{hashed}",\n')
+    project.put(".tangle.json", record)
+    assert project.run("--bare").status == 0
+    for place in ("../mine", ".git/config", "book/mine.md", "../other/mine", "folder/mine"):
+        assert project.text(place) == "mine\n"
+    assert project.tangle("--bare")["a.py"] == "x\n"
+
+
+def test_a_fresh_clone_tells_stale_from_edited(tmp_path):
+    two_files(tmp_path / "ours")
+    shutil.copytree(tmp_path / "ours", tmp_path / "theirs", copy_function=shutil.copyfile)
+    theirs = Project(tmp_path / "theirs", target("a.py", "new\n") + target("p/b.py", "y\n"))
+    run = theirs.run("--bare", "--check")
+    assert run.status == 1
+    assert "a.py: stale" in run.out
+    assert "edited by hand" not in run.out
+    assert theirs.tangle("--bare") == {"a.py": "new\n", "p/b.py": "y\n"}
+
+
+@pytest.mark.parametrize("header", [["--bare"], []], ids=["bare", "header"])
+def test_check_shows_what_is_wrong_and_writes_nothing(header, tmp_path):
+    book = "".join(
+        target(f"{name}.py", "x\n") for name in ["same", "stale", "edited", "gone", "no"]
+    )
+    project = Project(tmp_path, book)
+    project.tangle(*header)
+    project.put("edited.py", "mine\n")
+    (tmp_path / "gone.py").unlink()
+    changed = book.replace("stale.py}\nx", "stale.py}\ny").replace(target("no.py", "x\n"), "")
+    project.put("book/ch.md", changed + target("new.py", "x\n"))
+    before = project.snapshot()
+    run = project.run("--check", *header)
+    assert run.status == 1
+    told = [line.split(":")[:2] for line in run.out.splitlines() if re.match(r"\w+\.py: ", line)]
+    assert told == [
+        ["stale.py", " stale"],
+        ["gone.py", " missing"],
+        ["new.py", " missing"],
+        ["no.py", " left over"],
+        ["edited.py", " edited by hand"],
+    ]
+    assert "-x\n+y\n" in run.out
+    assert "+mine\n" in run.out
+    assert "same" not in run.out
+    assert project.snapshot() == before
+
+
+# ---- stale, edited, deleted
+
+
+def test_an_edited_file_stops_the_whole_run(tmp_path):
+    project = two_files(tmp_path)
+    project.put("a.py", "mine\n")
+    project.put("book/ch.md", project.text("book/ch.md").replace("y\n", "z\n"))
+    before = project.snapshot()
+    run = project.run("--bare")
+    assert run.status == 1
+    assert "a.py: edited by hand" in run.err
+    assert "-x\n+mine\n" in run.err
+    assert "1 file would be overwritten; nothing written" in run.err
+    assert project.snapshot() == before
+    assert project.tangle("--bare", "--force") == {"a.py": "x\n", "p/b.py": "z\n"}
+
+
+def test_a_file_that_was_there_before_the_book_is_not_overwritten(tmp_path):
+    project = Project(tmp_path, target("a.py", "x\n"))
+    project.put("a.py", b"mine\n\xff\0")
+    before = project.snapshot()
+    run = project.run()
+    assert run.status == 1
+    assert "a.py: not written by this book" in run.err
+    assert project.snapshot() == before
+    assert project.tangle("--force") == {"a.py": "# Tangled from book/ch.md\nx\n"}
+
+
+def test_an_edit_that_is_what_the_book_says_now_is_no_edit(tmp_path):
+    project = two_files(tmp_path)
+    project.put("a.py", "new\n")
+    project.put("book/ch.md", project.text("book/ch.md").replace("x\n", "new\n"))
+    assert project.tangle("--bare")["a.py"] == "new\n"
+
+
+@pytest.mark.parametrize(
+    "path", ["a.py", ".ci/run", "p/q/r/a.py", ".a", "p/__init__.py", "a b", "é"]
+)
+def test_a_target_that_leaves_the_book_is_deleted(path, tmp_path):
+    quoted = block(f'text {{file="{path}"}}', "x\n")
+    project = Project(tmp_path, quoted + target("stays.py", "y\n"))
+    project.tangle("--bare")
+    project.put("book/ch.md", target("stays.py", "y\n"))
+    assert f"{path}: left over" in project.run("--bare", "--check").out
+    assert "1 removed" in project.run("--bare").out
+    assert project.tangle("--bare") == {"stays.py": "y\n"}
+    assert {p.name for p in tmp_path.iterdir()} == {"book", "stays.py", ".tangle.json"}
+
+
+def test_a_folder_goes_with_its_last_file_and_its_bytecode(tmp_path):
+    project = Project(tmp_path, target("p/q/a.py", "x\n") + target("p/b.py", "y\n"))
+    project.tangle()
+    for cache in ("p/q/__pycache__/a.cpython-311.pyc", "p/__pycache__/b.cpython-311.opt-1.pyc"):
+        project.put(cache, "bytecode")
+    project.put("book/ch.md", target("p/b.py", "y\n"))
+    project.tangle()
+    assert not (tmp_path / "p" / "q").exists()
+    assert (tmp_path / "p" / "__pycache__").exists()
+    project.put("p/mine.txt", "mine\n")
+    project.put("book/ch.md", target("c.py", "y\n"))
+    project.tangle("--bare")
+    assert project.made() == {"c.py": "y\n", "p/mine.txt": "mine\n"}
+
+
+def test_an_edited_file_that_leaves_the_book_stays(tmp_path):
+    project = two_files(tmp_path)
+    project.put("p/b.py", "mine\n")
+    project.put("book/ch.md", target("a.py", "x\n"))
+    before = project.snapshot()
+    for arguments in (["--bare"], ["--bare", "--check"]):
+        run = project.run(*arguments)
+        assert run.status == 1
+        assert "p/b.py: edited by hand, and no longer made by the book" in run.err + run.out
+        assert project.snapshot() == before
+    (tmp_path / "p" / "b.py").rename(tmp_path / "mine.py")
+    project.tangle("--bare")
+    assert project.made() == {"a.py": "x\n", "mine.py": "mine\n"}
+
+
+def test_files_that_were_deleted_by_hand_are_written_again(tmp_path):
+    project = two_files(tmp_path)
+    (tmp_path / "a.py").unlink()
+    shutil.rmtree(tmp_path / "p")
+    assert project.run("--bare", "--check").status == 1
+    assert project.tangle("--bare") == {"a.py": "x\n", "p/b.py": "y\n"}
+
+
+def test_a_generated_file_that_became_a_chapter_stays(tmp_path):
+    project = Project(tmp_path, target("extra/x.md", "# X\n") + target("a.py", "x\n"))
+    project.tangle("--bare")
+    project.put("book/ch.md", target("a.py", "x\n"))
+    assert project.run("--bare", "book", "extra").status == 0
+    assert project.text("extra/x.md") == "# X\n"
+
+
+def test_a_file_that_cannot_be_read_is_not_overwritten(tmp_path):
+    project = two_files(tmp_path)
+    project.put("a.py", "mine\n")
+    really_open = open
+
+    def no_permission(path, *arguments, **options):
+        if os.fspath(path).endswith("a.py"):
+            raise PermissionError(13, "Permission denied", path)
+        return really_open(path, *arguments, **options)
+
+    with mock.patch("builtins.open", no_permission):
+        run = project.run("--bare")
+    assert run.status == 1
+    assert "Permission denied" in run.err
+    assert project.text("a.py") == "mine\n"
+
+
+# ---- modes
+
+
+@pytest.mark.parametrize(("mask", "bits"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_new_files_follow_the_umask(mask, bits, tmp_path):
+    before = os.umask(mask)
+    try:
+        project = Project(tmp_path, target("p/a.py", "x\n") + block("{file=b mode=751}", "y\n"))
+        project.tangle()
+        found = project.snapshot()
+        assert found["p/a.py"][1] == found[".tangle.json"][1] == bits
+        assert found["p"][1] == 0o777 & ~mask
+        assert found["b"][1] == 0o751
+        assert os.umask(mask) == mask  # left as it was
+    finally:
+        os.umask(before)
+
+
+def test_permissions_that_a_person_gave_stay(tmp_path):
+    project = two_files(tmp_path)
+    (tmp_path / "a.py").chmod(0o700)
+    project.put("book/ch.md", project.text("book/ch.md").replace("x\n", "new\n"))
+    assert project.tangle("--bare")["a.py"] == "new\n"
+    assert project.snapshot()["a.py"][1] == 0o700
+    project.put("a.py", "mine\n")
+    assert project.tangle("--bare", "--force")["a.py"] == "new\n"
+    assert project.snapshot()["a.py"][1] == 0o700
+
+
+def test_a_mode_is_kept_in_step(tmp_path):
+    project = Project(tmp_path, block("{file=a mode=750}", "x\n"))
+    project.tangle()
+    for spoil in (lambda file: file.chmod(0o644), lambda file: file.unlink()):
+        spoil(tmp_path / "a")
+        assert project.run("--check").status == 1
+        project.tangle()
+        assert project.snapshot()["a"] == (b"x\n", 0o750)
+    project.put("a", "mine\n")
+    project.tangle("--force")
+    assert project.snapshot()["a"] == (b"x\n", 0o750)
+    (tmp_path / ".tangle.json").unlink()
+    (tmp_path / "a").chmod(0o644)
+    project.tangle()
+    assert project.snapshot()["a"] == (b"x\n", 0o750)
+
+
+# ---- files in the place of folders, folders in the place of files
+
+FLIPS = [
+    (["p/a.py"], ["p"]),
+    (["p/q/r/a.py", "p/q/b.py"], ["p"]),
+    (["p/q/a.py", "p/b.py"], ["p/q", "p/b.py/c"]),
+    (["p"], ["p/q/a.py"]),
+    (["p", "q/a"], ["p/a", "q"]),
+    (["a", "b/c"], ["a/d", "b"]),
+]
+
+
+@pytest.mark.parametrize(("old", "new"), FLIPS)
+def test_a_path_may_turn_from_file_to_folder_and_back(old, new, tmp_path):
+    project = Project(tmp_path)
+    for paths in (old, new, old):
+        project.put("book/ch.md", "".join(target(path, "x\n") for path in paths))
+        assert project.tangle("--bare").keys() == set(paths)
+
+
+def test_a_folder_with_something_else_in_it_does_not_turn_into_a_file(tmp_path):
+    for mine in ("p/mine.txt", "p/q/mine.py", "p/__pycache__/mine.txt"):
+        project = Project(tmp_path / mine.replace("/", "-"), target("p/a.py", "x\n"))
+        project.tangle()
+        project.put(mine, "mine\n")
+        project.put("book/ch.md", target("p", "x\n"))
+        (told,) = faults(project)
+        assert told.startswith("book/ch.md:1: target 'p' is a folder on disk")
+    (tmp_path / "p-mine.txt" / "p" / "mine.txt").unlink()
+    (tmp_path / "p-mine.txt" / "p" / "link").symlink_to(tmp_path)
+    (told,) = faults(Project(tmp_path / "p-mine.txt", target("p", "x\n")))
+    assert told.startswith("book/ch.md:1: target 'p' is a folder on disk")
+
+
+def test_bytecode_does_not_keep_a_folder(tmp_path):
+    project = Project(tmp_path, target("p/a.py", "x\n"))
+    project.tangle()
+    project.put("p/__pycache__/a.cpython-311.pyc", "bytecode")
+    project.put("book/ch.md", target("p", "y\n"))
+    assert project.tangle("--bare") == {"p": "y\n"}
+
+
+def test_an_empty_folder_gives_way_to_a_file(tmp_path):
+    project = Project(tmp_path, target("p", "y\n"))
+    (tmp_path / "p" / "q").mkdir(parents=True)
+    assert project.tangle("--bare") == {"p": "y\n"}
+
+
+# ---- runs that end in the middle
+
+OLD = "".join(
+    [
+        target("keep.py", "k\n"),
+        target("change.py", "old\n"),
+        target("run.sh", "echo\n"),
+        target("gone/deep/g.py", "g\n"),
+        target("flip/a.py", "f\n"),
+        target("flop", "f\n"),
+        block("sh {file=mode.sh mode=755}", "x\n"),
+    ]
+)
+NEW = "".join(
+    [
+        target("keep.py", "k\n"),
+        target("change.py", "new\n"),
+        block("sh {file=run.sh mode=755}", "echo\n"),
+        target("fresh/deep/n.py", "n\n"),
+        target("flip", "f2\n"),
+        target("flop/a.py", "f2\n"),
+        block("sh {file=mode.sh mode=755}", "y\n"),
+    ]
+)
+
+
+class Answer(NamedTuple):
+    status: int
+    err: str
+    seen: int
+
+
+@pytest.fixture(scope="module")
+def faulty_disk():
+    """`run(project, mode, number, *arguments)`, on a disk that fails as `mode` says."""
+    root = Path(tangle.__file__).parent
+    server = subprocess.Popen(
+        [sys.executable, HERE / "faulty_disk.py"],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+    def run(project, mode, number, *arguments):
+        folder = str(project.root)
+        request = {"mode": mode, "number": number, "folder": folder, "arguments": arguments}
+        print(json.dumps(request), file=server.stdin, flush=True)
+        answer = Answer(**json.loads(server.stdout.readline()))
+        assert "Traceback" not in answer.err
+        return answer
+
+    with server:
+        yield run
+        server.stdin.close()
+
+
+def restore(project, snapshot):
+    """Make the folder what it was when the snapshot was taken."""
+    shutil.rmtree(project.root)
+    project.root.mkdir()
+    for path, (content, mode) in snapshot.items():
+        full = project.root / path
+        if any(other.startswith(f"{path}/") for other in snapshot) or mode & 0o111 and not content:
+            full.mkdir()
+        else:
+            project.put(path, content)
+        full.chmod(mode)
+
+
+@pytest.fixture
+def changed(tmp_path):
+    """A project tangled from OLD whose chapter is now NEW; what it was then, is now, and will be."""
+    project = Project(tmp_path / "new", NEW)
+    project.tangle()
+    new = project.snapshot()
+    project = Project(tmp_path / "p", OLD)
+    project.tangle()
+    (project.root / "change.py").chmod(0o640)
+    old = project.snapshot()
+    project.put("book/ch.md", NEW)
+    new["change.py"] = new["change.py"][0], 0o640
+    return project, old, project.snapshot(), new
+
+
+def test_a_killed_run_leaves_old_or_new_files_and_the_next_run_ends_well(changed, faulty_disk):
+    project, old, start, new = changed
+    steps = faulty_disk(project, "count", 0).seen
+    assert steps > 30
+    assert project.snapshot() == new
+    for number in range(1, steps + 1):
+        restore(project, start)
+        assert faulty_disk(project, "kill", number).status == -signal.SIGKILL
+        left = project.snapshot()
+        for path in (old.keys() | new.keys()) - {tangle.RECORD, "book/ch.md"}:
+            was, will = old.get(path), new.get(path)
+            between = None if path in ("flip", "flop") else was
+            assert left.get(path) in (was, between, will), (number, path)
+
+        assert project.run().status == 0
+        assert project.snapshot() == new, number
+
+        restore(project, left)  # or the author takes the change back
+        project.put("book/ch.md", OLD)
+        assert project.run().status == 0
+        contents = {path: content for path, (content, _) in project.snapshot().items()}
+        assert contents == {path: content for path, (content, _) in old.items()}
+
+
+def test_a_run_that_is_killed_twice_recovers(changed, faulty_disk):
+    project, _, start, new = changed
+    steps = faulty_disk(project, "count", 0).seen
+    for number in range(1, steps + 1, 7):
+        for again in range(2, steps, 9):
+            restore(project, start)
+            faulty_disk(project, "kill", number)
+            faulty_disk(project, "kill", again)
+            assert project.run().status == 0
+            assert project.snapshot() == new, (number, again)
+
+
+@pytest.mark.parametrize("mode", ["fail", "full"])
+def test_a_run_that_fails_puts_everything_back(mode, changed, faulty_disk):
+    project, _, start, new = changed
+    steps = faulty_disk(project, "count", 0).seen
+    made, failed = project.made(), 0
+    for number in range(1, steps + 1):
+        restore(project, start)
+        answer = faulty_disk(project, mode, number)
+        if answer.status:
+            failed += 1
+            assert answer.status == 1
+            assert "this change fails" in answer.err or "this disk is full" in answer.err
+            assert project.snapshot() == start, (number, answer.err)
+        assert project.run().status == 0
+        if answer.status:
+            assert project.snapshot() == new, number
+        else:  # a folder that could not be removed may be left, with nothing in it
+            assert project.tangle() == made
+    assert failed > steps // 3
+
+
+def test_an_edited_file_survives_any_failure_of_a_forced_run(tmp_path, faulty_disk):
+    project = two_files(tmp_path)
+    project.put("a.py", "mine\n")
+    (tmp_path / "a.py").chmod(0o755)
+    start = project.snapshot()
+    steps = faulty_disk(project, "count", 0, "--bare", "--force").seen
+    for number in range(1, steps + 1):
+        restore(project, start)
+        if faulty_disk(project, "fail", number, "--bare", "--force").status:
+            assert project.snapshot() == start, number
+
+
+# ---- runs at the same time
+
+
+def test_runs_at_the_same_time_do_not_mix(tmp_path):
+    paths = [f"p{k % 5}/f{k}.py" for k in range(60)]
+    project = Project(tmp_path)
+    command = [sys.executable, "-S", tangle.__file__, "--bare"]
+    for content in ("one\n", "two\n", "three\n"):
+        project.put("book/ch.md", "".join(target(path, content * 50) for path in paths))
+        runs = [
+            subprocess.Popen(
+                command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            for _ in range(4)
+        ]
+        assert [run.wait(timeout=60) for run in runs] == [0] * 4
+        assert project.tangle("--bare") == dict.fromkeys(paths, content * 50)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        ".tangle.json",
+        "book",
+        *(path[:2] for path in paths),
+    }
+
+
+# ---- watching
+
+
+def watch(project, steps, *arguments):
+    """Run `--watch`; before each look, one step is done. The last step is Ctrl-C."""
+    todo = iter(steps)
+
+    def sleep(_seconds):
+        step = next(todo, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    with mock.patch("time.sleep", sleep):
+        run = project.run("--watch", *arguments)
+    assert run.status == 130
+    return run
+
+
+def test_a_watcher_outlives_every_fault(tmp_path):
+    project = Project(tmp_path, target("a.py", "1\n"))
+    made = []
+    full = mock.patch("tangle.carry_out", side_effect=OSError(28, "No space left on device"))
+
+    def put(text, name="ch.md"):
+        return lambda: (made.append(project.made()), project.put(f"book/{name}", text))
+
+    def spoil():
+        made.append(project.made())
+        project.put("a.py", "mine\n")
+        project.put("book/ch.md", target("a.py", "55555\n"))
+
+    def mend():
+        (tmp_path / "a.py").unlink()
+        project.put("book/ch.md", target("a.py", "666666\n"))
+
+    run = watch(
+        project,
+        [
+            put(target("a.py", "22\n")),
+            lambda: None,
+            put("```"),
+            put(target("a.py", "<<none>>\n")),
+            put(target("a.py", "333\n") + "\n"),
+            lambda: shutil.rmtree(tmp_path / "book"),
+            put(b"\xff"),
+            put(target("a.py", "4444\n")),
+            spoil,
+            mend,
+            lambda: (full.start(), put(target("a.py", "7777777\n"))()),
+            lambda: (full.stop(), put(target("a.py", "88888888\n"))()),
+            lambda: (tmp_path / "book" / "ch.md").unlink(),
+            put(target("a.py", "999999999\n"), "other.md"),
+            put(target("b.py", "0\n"), "third.md"),
+        ],
+        "--bare",
+    )
+    contents = [files["a.py"] for files in made]
+    assert contents == [f"{str(k) * k}\n" for k in (1, 2, 2, 2, 3, 3, 4, 6, 6, 8, 9)]
+    assert project.made() == {"a.py": "999999999\n", "b.py": "0\n"}
+    for said in [
+        "fence is not closed",
+        "chunk 'none' is undefined",
+        "is not UTF-8",
+        "edited by hand",
+        "No space left on device",
+        "there is no book",
+        "no chapter",
+    ]:
+        assert said in run.err
+    assert run.out.count("watching book; Ctrl-C ends") == 15
+
+
+def test_a_watcher_does_nothing_when_nothing_changed(tmp_path):
+    project = Project(tmp_path, target("a.py", "1\n"))
+    run = watch(project, [lambda: None] * 10)
+    assert run.out.count("tangled") == 1
+
+
+def test_a_watcher_in_a_process_of_its_own(tmp_path):
+    project = Project(tmp_path, target("a.py", "1\n"))
+    with subprocess.Popen(
+        [sys.executable, tangle.__file__, "--watch", "--bare"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as watcher:
+        assert b"tangled 1 chapter" in watcher.stdout.readline()
+        assert b"watching book" in watcher.stdout.readline()
+        project.put("book/ch.md", target("a.py", "22\n"))
+        assert b"1 written" in watcher.stdout.readline()
+        watcher.send_signal(signal.SIGINT)
+        assert watcher.wait(timeout=60) == 130
+        assert watcher.stderr.read() == b""
+    assert project.made() == {"a.py": "22\n"}
+
+
+# ---- the command line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--check", "--watch"],
+        ["--check", "--force"],
+        ["--nothing"],
+        ["where", "--check"],
+        ["-o"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_use_is_told_and_writes_nothing(arguments, tmp_path):
+    project = Project(tmp_path, target("a.py", "x\n"))
+    before = project.snapshot()
+    run = project.run(*arguments)
+    assert run.status == 2
+    assert "usage:" in run.err
+    assert project.snapshot() == before
+
+
+@pytest.mark.parametrize("book", ["nowhere", "empty", "book/ch.txt"])
+def test_a_book_that_is_not_there_is_told(book, tmp_path):
+    project = Project(tmp_path)
+    project.put("book/ch.txt", target("a.py", "x\n"))
+    (tmp_path / "empty").mkdir()
+    run = project.run(book, "-o", "out")
+    if book == "book/ch.txt":  # a single file may be called as it likes
+        assert run.status == 0
+        return
+    assert run.status == 1
+    assert "book" in run.err or "chapter" in run.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_another_root_is_made_and_kept_apart(tmp_path):
+    project = Project(tmp_path, target("p/a.py", "x\n"))
+    for root in ("out", "deep/er/out", str(tmp_path / "absolute")):
+        assert project.run("-o", root, "--bare").status == 0
+        assert project.run("-o", root, "--bare", "--check").status == 0
+        assert (tmp_path / root / "p" / "a.py").read_text() == "x\n"
+        assert (tmp_path / root / ".tangle.json").exists()
+    assert not (tmp_path / ".tangle.json").exists()
+    project.put("file", "mine\n")
+    run = project.run("-o", "file")
+    assert run.status == 1
+    assert project.text("file") == "mine\n"
+
+
+def test_the_list_shows_targets_with_their_chunks(tmp_path):
+    book = block("{#main file=a.py}", "<<one>>\n<<two>>\n") + chunk("one", "<<two>>\n")
+    book += chunk("two", "x\n") + target("b.py", "y\n") + block("diff {patch=one}", "-<<two>>\n")
+    run = Project(tmp_path, book).run("--list")
+    assert run.status == 0
+    assert [line.split() for line in run.out.splitlines()] == [
+        ["a.py"],
+        ["main", "book/ch.md:1"],
+        ["one", "book/ch.md:6"],
+        ["two", "book/ch.md:10"],
+        ["b.py"],
+        ["(nameless)", "book/ch.md:14"],
+        ["(no", "file)"],
+        ["patch", "of", "one", "book/ch.md:18"],
+    ]
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+@pytest.mark.parametrize("arguments", [["--check"], ["--list"], ["where", "größe.py:2"], []])
+def test_no_terminal_is_too_poor(encoding, arguments, tmp_path):
+    project = Project(tmp_path, {"größe.md": target("größe.py", "数 = '\u2028'\n")})
+    project.put("a", "")
+    done = subprocess.run(
+        [sys.executable, "-S", tangle.__file__, *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+    )
+    assert done.stderr == b""
+    assert done.returncode == (1 if arguments == ["--check"] else 0)
+
+
+def test_streams_that_are_closed(tmp_path):
+    Project(tmp_path, target("a.py", "x\n"))
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        for verb in ("", "--list", "where"):
+            command = f'"$0" -S "$1" {verb} {closed}'
+            done = subprocess.run(
+                ["sh", "-c", command, sys.executable, tangle.__file__],
+                cwd=tmp_path,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+            )
+            assert b"Traceback" not in done.stderr
+            assert done.returncode == 0
+
+
+def test_a_reader_that_goes_away_early(tmp_path):
+    Project(tmp_path, "".join(target(f"f{k}", "x\n") for k in range(3000)))
+    command = '"$0" -S "$1" --list | head -n 1'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable, tangle.__file__],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("f0\n", "")
