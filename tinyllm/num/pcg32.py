@@ -297,7 +297,7 @@ class PCG32:
     def integers(self, low: int, high: int, shape: int | Sequence[int] = ()) -> NDArray[np.int64]:
         """Whole numbers drawn evenly from low <= k < high, without bias; int64 of `shape`."""
         sides, n, _ = _sizes(shape, np.float64)
-        low = _whole("low", low, -(1 << 63), (1 << 63) - 1)
+        low = _whole("low", low, -(1 << 63), 1 << 63)
         high = _whole("high", high, low + 1, (1 << 63) + 1)
         count = high - low
         draws = 1 if count <= 1 << 32 else 2  # for one candidate
