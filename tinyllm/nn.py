@@ -133,12 +133,12 @@ class Module:
     def load_state_dict(
         self, state: Mapping[str, ArrayLike | Tensor], strict: bool = True
     ) -> Unmatched:
-        """Copy arrays into the parameters of the same paths; each parameter keeps its dtype.
+        """Copy arrays into the parameters of the same paths, keeping each one's dtype.
 
-        A shared parameter may be given by any or all of its paths. ValueError, and nothing is loaded,
-        for a shape or a dtype that does not fit, for different arrays for one shared parameter, and
-        if `strict` also for missing and unexpected paths; the message names every fault. Returns the
-        paths that were left out, which is only possible with ``strict=False``.
+        A shared parameter may be given by any or all of its paths. ValueError, and nothing is
+        loaded, for a shape or a dtype that does not fit, for different arrays for one shared
+        parameter, and if `strict` also for missing and unexpected paths; the message names
+        every fault. Returns the paths that were left out: some, only with ``strict=False``.
         """
         own = dict(self._walk(Tensor))
         given = {
@@ -174,7 +174,7 @@ class Module:
         return {path: rng.state() for path, rng in self._walk(PCG32)}
 
     def load_rng_state(self, state: Mapping[str, Mapping[str, str]]) -> None:
-        """Let every generator go on from its state; ValueError, changing nothing, if one is missing."""
+        """Let every generator go on from its state; ValueError, and no change, if one is missing."""
         own = dict(self._walk(PCG32))
         faults = [f"missing from the state: {path}" for path in own if path not in state]
         faults += [f"not in the model: {path}" for path in state if path not in own]

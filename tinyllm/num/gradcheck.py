@@ -43,7 +43,7 @@ class Report:
 
     @property
     def vanishing(self) -> tuple[str, ...]:
-        """Names of the inputs whose gradient is zero: no backward of zeros would be caught."""
+        """Names of the inputs whose gradient is zero: zeros would have passed for it."""
         return tuple(line.name for line in self.inputs if line.vanishes)
 
     def __str__(self) -> str:
@@ -77,21 +77,21 @@ def gradcheck(
     rtol: float = 1e-6,
     atol: float = 1e-8,
 ) -> Report:
-    """Compare the gradients of f with central differences, in float64; raise if they disagree.
+    """Compare the gradients of f with central differences; raise if they disagree.
 
     f: called as f(*inputs), or f(**inputs) for a mapping; returns a tensor or several.
     inputs: tensors, and whatever else f wants. Those that require grad are checked.
-    parameters: what is checked besides, as pairs or a mapping of name and tensor; by default
-        ``f.named_parameters()`` where f has that method, as a Module does.
+    parameters: what is checked besides, as pairs or a mapping of name and tensor; by
+        default ``f.named_parameters()`` where f has that method, as a Module does.
     cotangents: one array for each output; by default drawn, 0.5 <= |c| < 1.5.
-    sample: at most so many entries of each tensor are checked, chosen at random; None for all.
+    sample: at most so many entries of each tensor are checked; None for all.
     seed: of the cotangents and the sample.
     step: of the differences, times |x| where that is larger than 1.
 
-    GradientError (an AssertionError) names each faulty tensor, its worst entry, both values and
-    the tolerance. TypeError for a floating tensor that is not float64, among the inputs, the
-    parameters and the outputs. ValueError if there is nothing to check, for cotangents that do not
-    fit, and if f gives two answers. All arrays and gradients are left as they were.
+    GradientError (an AssertionError) names each faulty tensor, its worst entry, both
+    values and the tolerance. TypeError for a floating tensor that is not float64.
+    ValueError if there is nothing to check, for cotangents that do not fit, and if f gives
+    two answers. All arrays and gradients are left as they were.
     """
     if sample is not None and sample < 1:
         raise ValueError(f"gradcheck: sample must be at least 1, or None for all, got {sample}")

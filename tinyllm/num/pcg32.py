@@ -26,17 +26,18 @@ LANES = 16384  # draws made at once: 128 KiB of states, for a second-level cache
 
 
 def _jump(steps: int) -> tuple[int, int]:
-    """Multiplier m and sum g such that `steps` steps turn state s into m*s + g*c mod 2**64.
+    """m and g such that `steps` steps turn the state s into m*s + g*c mod 2**64.
 
-    One squaring for each bit of `steps` (F. B. Brown, "Random Number Generation with Arbitrary
-    Strides", 1994).
+    One squaring for each bit of `steps` (F. B. Brown, "Random Number Generation with
+    Arbitrary Strides", 1994).
     """
     m, g = 1, 0  # the jump so far: over no step
     square_m, square_g = MULTIPLIER, 1  # the jump over 1, then 2, 4, ... steps
     while steps:
         if steps & 1:
             m, g = square_m * m & MASK64, (square_m * g + square_g) & MASK64
-        square_m, square_g = square_m * square_m & MASK64, (square_m + 1) * square_g & MASK64
+        square_g = (square_m + 1) * square_g & MASK64
+        square_m = square_m * square_m & MASK64
         steps >>= 1
     return m, g
 
@@ -55,7 +56,7 @@ _POWERS, _SUMS = _jump_table(LANES)
 
 
 def _scramble(states: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The draw of each state in the low 32 bits of a uint64; `states` is used up as scratch."""
+    """Each state's draw, in the low 32 bits of a uint64; `states` is used as scratch."""
     x = states >> np.uint64(18)
     x ^= states
     x >>= 27
@@ -143,14 +144,14 @@ def _normal_quantile(q: NDArray[np.float64]) -> NDArray[np.float64]:
 class PCG32:
     """A sequence of random numbers, chosen by a seed and a stream number.
 
-    Bulk draws equal one-at-a-time draws bit for bit: ``uint32s(3)`` gives what three calls of
-    ``next_uint32()`` give, and leaves the generator where they leave it. A float32, and an integer
-    from a range of at most 2**32, take one 32-bit draw (a rejected one more), a float64 and an
-    integer from a larger range take two. Arrays are filled in C order.
+    Bulk draws equal one-at-a-time draws bit for bit: ``uint32s(3)`` gives what three
+    calls of ``next_uint32()`` give, and leaves the generator where they leave it. A
+    float32, and an integer from a range of at most 2**32, take one 32-bit draw (a refused
+    one more), a float64 and an integer from a larger range two. C order.
     """
 
     def __init__(self, seed: int = 0, stream: int = DEFAULT_STREAM) -> None:
-        """Seed as the reference does; 0 <= seed < 2**64, 0 <= stream < 2**63, else ValueError."""
+        """Seed as the reference does; 0 <= seed < 2**64 and 0 <= stream < 2**63."""
         self.seed = _whole("seed", seed, 0, 1 << 64)
         self.stream = _whole("stream", stream, 0, 1 << 63)
         self._increment = 2 * self.stream + 1
@@ -187,11 +188,11 @@ class PCG32:
         self._state = (m * self._state + g * self._increment) & MASK64  # eq. jump
 
     def substream(self, name: str) -> PCG32:
-        """The generator of that name under this one; which draws were made does not matter.
+        """The generator of that name under this one, whatever was drawn before.
 
-        Its seed and stream are the first and the second 8 bytes (little-endian; the stream without its
-        lowest bit) of the SHA-256 of this generator's seed and stream (8 bytes each, little-endian)
-        followed by the name in UTF-8.
+        Its seed and stream are the first and the second 8 bytes (little-endian; the stream
+        without its lowest bit) of the SHA-256 of this generator's seed and stream (8 bytes
+        each, little-endian) followed by the name in UTF-8.
         """
         if not isinstance(name, str):
             raise TypeError(f"substream: wants a name of type str, got {name!r}")
@@ -211,7 +212,7 @@ class PCG32:
         }
 
     def set_state(self, state: Mapping[str, str]) -> None:
-        """Go on from where `state()` was asked, here or elsewhere; ValueError for anything else."""
+        """Go on from where `state()` was asked; ValueError for anything else."""
         wanted = sorted(self.state())
         if sorted(state) != wanted or state["generator"] != "PCG32":
             raise ValueError(f"set_state: wants PCG32's {wanted} as of state(), got {dict(state)}")
@@ -227,9 +228,10 @@ class PCG32:
         shape: int | Sequence[int] = (),
         dtype: DTypeLike = np.float32,
     ) -> NDArray[Any]:
-        """Numbers drawn evenly from low <= x < high, also after rounding; an array of `shape`.
+        """Numbers drawn evenly from low <= x < high, an array of `shape`.
 
-        One draw and 24 random bits for a float32, two draws and 53 bits for a float64.
+        One draw and 24 random bits for a float32, two draws and 53 bits for a float64. The
+        interval is half open after rounding too.
         """
         sides, n, kind = _sizes(shape, dtype)
         with np.errstate(over="ignore"):
@@ -255,7 +257,7 @@ class PCG32:
         return x.reshape(sides)
 
     def _bits53(self, n: int) -> NDArray[np.float64]:
-        """n whole numbers from 0 to 2**53 - 1 as float64, of two draws each, the high bits first."""
+        """n whole numbers from 0 to 2**53 - 1 as float64, two draws each, high bits first."""
         words = self.uint32s(2 * n).reshape(n, 2)
         x = (words[:, 0] >> np.uint32(5)).astype(np.float64)
         x *= 2.0**26
@@ -271,8 +273,8 @@ class PCG32:
     ) -> NDArray[Any]:
         """Normally distributed numbers by inversion, the same bits on every platform.
 
-        An array of `shape`; one draw for a float32 (at most 6.4 standard deviations from the mean), two
-        for a float64 (at most 8.3). A float32 is computed in float64 and rounded at the end.
+        An array of `shape`; one draw for a float32 (at most 6.4 standard deviations from the
+        mean), two for a float64 (at most 8.3). Computed in float64, rounded at the end.
         """
         sides, n, kind = _sizes(shape, dtype)
         if not (math.isfinite(mean) and math.isfinite(std) and std >= 0):
@@ -295,7 +297,7 @@ class PCG32:
     def integers(self, low: int, high: int, shape: int | Sequence[int] = ()) -> NDArray[np.int64]:
         """Whole numbers drawn evenly from low <= k < high, without bias; int64 of `shape`."""
         sides, n, _ = _sizes(shape, np.float64)
-        low = _whole("low", low, -(1 << 63), (1 << 63) - 1)
+        low = _whole("low", low, -(1 << 63), 1 << 63)
         high = _whole("high", high, low + 1, (1 << 63) + 1)
         count = high - low
         draws = 1 if count <= 1 << 32 else 2  # for one candidate

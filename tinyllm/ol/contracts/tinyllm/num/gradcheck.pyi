@@ -32,7 +32,7 @@ class Report:
 
     @property
     def vanishing(self) -> tuple[str, ...]:
-        """Names of the inputs whose gradient is zero: no backward of zeros would be caught."""
+        """Names of the inputs whose gradient is zero: zeros would have passed for it."""
 
 class GradientError(AssertionError):
     """A gradient differs from the difference quotient; the message says where and by how much."""
