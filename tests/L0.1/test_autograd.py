@@ -54,25 +54,25 @@ def probe(t: Tensor, seen: list[float]) -> Tensor:
 
 
 def hand_example() -> tuple[Tensor, Tensor, Tensor]:
-    """a = 2, b = 1 and y = a (a + b)^2 in the three steps of section 3.1."""
+    """a = 2, b = 1 and r = a (a + b)^2 in the three steps of section 3.1."""
     a = Tensor(2.0, requires_grad=True)
     b = Tensor(1.0, requires_grad=True)
     u = a + b
     v = u * a
-    y = v * u
-    return a, b, y
+    r = v * u
+    return a, b, r
 
 
 def test_hand_example():
-    a, b, y = hand_example()
-    y.backward()
-    assert (y.item(), a.grad, b.grad) == (18, 21, 12)
+    a, b, r = hand_example()
+    r.backward()
+    assert (r.item(), a.grad, b.grad) == (18, 21, 12)
 
     a, b, seen = leaf(2.0), leaf(1.0), []
     u = probe(a + b, seen)
     v = probe(u * a, seen)
     probe(v * u, seen).backward()
-    assert seen == [1, 3, 12]  # of y, v, u, in the order of their turns
+    assert seen == [1, 3, 12]  # of r, v, u, in the order of their turns
 
     X = leaf([[1.0, 2, 3], [4, 5, 6]])
     w = leaf([10.0, 20, 30])
@@ -294,7 +294,9 @@ def test_integers_never_require_grad():
     for dtype in ("bool", "int64", "uint8"):
         with pytest.raises(TypeError, match=f"floating-point.*{dtype}"):
             Tensor(np.ones(2, dtype), requires_grad=True)
-    whole = Tensor([1, 2])
+    whole = Tensor([0, 0])
+    whole.data = np.array([1, 2])
+    whole.requires_grad = False
     with pytest.raises(TypeError, match="floating-point"):
         whole.requires_grad = True
     assert not whole.requires_grad
