@@ -243,6 +243,8 @@ def test_misfits_are_named():
             op(x, y)
         with pytest.raises(ValueError, match=r"\(2, 4\) and \(2, 3\).*got 4 and 3"):
             op(y.data, x)
+    with pytest.raises(ValueError, match=r"\(2, 3\) and \(4, 1, 3, 3\).*got 2 and 3"):
+        x + np.ones((4, 1, 3, 3))
     with pytest.raises(ValueError, match="Integers to negative integer powers"):
         Tensor([2, 3]) ** -1
     for shape in [(3,), (2, 2), (2, 3, 1), (1, 2, 3)]:
@@ -332,6 +334,10 @@ def test_cotangent_is_checked():
     (x * 1).backward(np.ones((2, 3), int))
     (x * 1).backward([[1.0] * 3] * 2)
     assert x.grad.tolist() == [[2.0] * 3] * 2
+    seen = []
+    y = record(x.data, (x,), lambda g: (seen.append((type(g), g.dtype)) or g,))
+    y.backward(np.ones((2, 3)))
+    assert seen == [(np.ndarray, np.float32)]  # the result's dtype, whatever came
     one = leaf([[5.0]])
     (one * 2).backward()  # a single number may have axes
     assert one.grad.tolist() == [[2.0]]
