@@ -187,6 +187,11 @@ def test_constants_on_either_side(op):
         op(other, u).backward(torch.ones(2, 3))
         np.testing.assert_allclose(x.grad, t.grad.numpy(), rtol=1e-12)
         np.testing.assert_allclose(y.grad, u.grad.numpy(), rtol=1e-12)
+    large = uniform(2, 3, seed=3)  # a constant that stretches the tensor
+    x, t = leaf(array), torch.tensor(array, requires_grad=True)
+    (op(x, large) * op(large, x)).backward(np.ones((2, 3)))
+    (op(t, torch.tensor(large)) * op(torch.tensor(large), t)).backward(torch.ones(2, 3))
+    np.testing.assert_allclose(x.grad, t.grad.numpy(), rtol=1e-12)
 
 
 def test_powers_at_zero():
@@ -204,6 +209,9 @@ def test_powers_at_zero():
     y = leaf([2.0, 0.0])
     (0**y).backward([1, 1])
     assert y.grad.tolist() == [0, 0]
+    y = leaf(0.5)
+    (Tensor(0.0) ** y).backward()  # the base wants no gradient: no 0 to the power of -0.5
+    assert y.grad == 0
 
 
 SHAPES = [
