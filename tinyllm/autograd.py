@@ -220,7 +220,9 @@ class Tensor:
             parents, step = node._parents, node._backward
             if step is None:
                 if g is not None:
-                    leaves.append((node, g))
+                    total = g if node.grad is None else node.grad + g
+                    total = np.array(total, dtype=node._data.dtype, order="C")  # always a copy
+                    leaves.append((node, total))
                 continue
             shares: Sequence[Array | None] = (None,) * len(parents)
             if g is not None:
@@ -247,9 +249,8 @@ class Tensor:
                     if waiting[parent] == 0:
                         del waiting[parent]
                         ready.append(parent)
-        for leaf, g in leaves:
-            total = g if leaf.grad is None else leaf.grad + g
-            leaf.grad = np.array(total, dtype=leaf._data.dtype, order="C")  # always a copy
+        for leaf, total in leaves:
+            leaf.grad = total
 
     def _seed(self, cotangent: ArrayLike | None) -> Array:
         """The gradient to start with, of this tensor's shape and dtype."""

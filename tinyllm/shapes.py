@@ -142,10 +142,8 @@ def _places(index: Any) -> tuple[tuple[Any, ...], bool]:
     places: list[Any] = []
     repeats = False
     for item in index if isinstance(index, tuple) else (index,):
-        if isinstance(item, autograd.Tensor):
-            item = item.data
         if not isinstance(item, (int, np.integer, np.bool_, slice, EllipsisType, NoneType)):
-            item = np.array(item)  # a copy
+            item = np.array(item)  # a copy, also of a tensor
             if item.size == 0 and item.dtype.kind == "f":
                 item = item.astype(np.intp)  # [] is an array of floats to numpy
             repeats = repeats or item.dtype.kind != "b"

@@ -54,25 +54,25 @@ def probe(t: Tensor, seen: list[float]) -> Tensor:
 
 
 def hand_example() -> tuple[Tensor, Tensor, Tensor]:
-    """a = 2, b = 1 and y = a (a + b)^2 in the three steps of section 3.1."""
+    """a = 2, b = 1 and r = a (a + b)^2 in the three steps of section 3.1."""
     a = Tensor(2.0, requires_grad=True)
     b = Tensor(1.0, requires_grad=True)
     u = a + b
     v = u * a
-    y = v * u
-    return a, b, y
+    r = v * u
+    return a, b, r
 
 
 def test_hand_example():
-    a, b, y = hand_example()
-    y.backward()
-    assert (y.item(), a.grad, b.grad) == (18, 21, 12)
+    a, b, r = hand_example()
+    r.backward()
+    assert (r.item(), a.grad, b.grad) == (18, 21, 12)
 
     a, b, seen = leaf(2.0), leaf(1.0), []
     u = probe(a + b, seen)
     v = probe(u * a, seen)
     probe(v * u, seen).backward()
-    assert seen == [1, 3, 12]  # of y, v, u, in the order of their turns
+    assert seen == [1, 3, 12]  # of r, v, u, in the order of their turns
 
     X = leaf([[1.0, 2, 3], [4, 5, 6]])
     w = leaf([10.0, 20, 30])
@@ -187,6 +187,11 @@ def test_constants_on_either_side(op):
         op(other, u).backward(torch.ones(2, 3))
         np.testing.assert_allclose(x.grad, t.grad.numpy(), rtol=1e-12)
         np.testing.assert_allclose(y.grad, u.grad.numpy(), rtol=1e-12)
+    large = uniform(2, 3, seed=3)  # a constant that stretches the tensor
+    x, t = leaf(array), torch.tensor(array, requires_grad=True)
+    (op(x, large) * op(large, x)).backward(np.ones((2, 3)))
+    (op(t, torch.tensor(large)) * op(torch.tensor(large), t)).backward(torch.ones(2, 3))
+    np.testing.assert_allclose(x.grad, t.grad.numpy(), rtol=1e-12)
 
 
 def test_powers_at_zero():
@@ -204,6 +209,9 @@ def test_powers_at_zero():
     y = leaf([2.0, 0.0])
     (0**y).backward([1, 1])
     assert y.grad.tolist() == [0, 0]
+    y = leaf(0.5)
+    (Tensor(0.0) ** y).backward()  # the base wants no gradient: no 0 to the power of -0.5
+    assert y.grad == 0
 
 
 SHAPES = [
@@ -243,6 +251,8 @@ def test_misfits_are_named():
             op(x, y)
         with pytest.raises(ValueError, match=r"\(2, 4\) and \(2, 3\).*got 4 and 3"):
             op(y.data, x)
+    with pytest.raises(ValueError, match=r"\(2, 3\) and \(4, 1, 3, 3\).*got 2 and 3"):
+        x + np.ones((4, 1, 3, 3))
     with pytest.raises(ValueError, match="Integers to negative integer powers"):
         Tensor([2, 3]) ** -1
     for shape in [(3,), (2, 2), (2, 3, 1), (1, 2, 3)]:
@@ -294,7 +304,9 @@ def test_integers_never_require_grad():
     for dtype in ("bool", "int64", "uint8"):
         with pytest.raises(TypeError, match=f"floating-point.*{dtype}"):
             Tensor(np.ones(2, dtype), requires_grad=True)
-    whole = Tensor([1, 2])
+    whole = Tensor([0, 0])
+    whole.data = np.array([1, 2])
+    whole.requires_grad = False
     with pytest.raises(TypeError, match="floating-point"):
         whole.requires_grad = True
     assert not whole.requires_grad
@@ -330,6 +342,10 @@ def test_cotangent_is_checked():
     (x * 1).backward(np.ones((2, 3), int))
     (x * 1).backward([[1.0] * 3] * 2)
     assert x.grad.tolist() == [[2.0] * 3] * 2
+    seen = []
+    y = record(x.data, (x,), lambda g: (seen.append((type(g), g.dtype)) or g,))
+    y.backward(np.ones((2, 3)))
+    assert seen == [(np.ndarray, np.float32)]  # the result's dtype, whatever came
     one = leaf([[5.0]])
     (one * 2).backward()  # a single number may have axes
     assert one.grad.tolist() == [[2.0]]

@@ -213,6 +213,9 @@ def test_indexing_adds_up_repeats():
         z.backward([1, 10, 100, 1000])
         assert z.data.tolist() == [6, 6, 6, 5]
         assert x.grad.tolist() == [1000, 111, 0]
+    x = leaf([5, 6, 7])
+    (x[Tensor(1)] + x[np.array(1)] + x[Tensor(1), ...]).backward()
+    assert x.grad.tolist() == [0, 3, 0]
     words = leaf(whole((4, 2)))
     ids = Tensor([[3, 0, 3], [3, 3, 1]])
     words[ids].backward(np.ones((2, 3, 2)))
@@ -347,6 +350,7 @@ def test_results_keep_class_and_dtype():
         z.backward(np.ones((3, 2)))
     assert (x.grad.dtype, y.grad.dtype, k.grad) == (np.float32, np.float64, None)
     assert x.grad.tolist() == [2, 2]
+    assert not hasattr(x, "__dict__")
     ids = Tensor([[1, 2], [3, 4]])
     assert ids.T.dtype == ids[[0, 0]].dtype == stack([ids, ids]).dtype == np.int64
     assert not ids.T.requires_grad
@@ -397,6 +401,9 @@ def test_iteration():
         x[0] = 1.0
     with pytest.raises(IndexError, match="out of bounds"):
         x[3]
+    for index in (1.0, [1.0], np.array([1.0]), np.array([[True, False]]), (0, 0, 0)):
+        with pytest.raises(IndexError):
+            x[index]
 
 
 def test_misfits_are_named():

@@ -21,7 +21,8 @@ class Tensor:
     Operations take tensors, numbers and arrays, broadcast as numpy does and give a new tensor of the
     most derived class among the operands, in the dtype that numpy gives; a number of Python's own
     takes the tensor's dtype. No operation writes into its operands. ValueError if shapes do not fit.
-    An array must not be written to between an operation and the walk back through it.
+    Floating-point warnings are numpy's. An array must not be written to between an operation and the
+    walk back through it; `.data` may be assigned.
     """
 
     __slots__ = ("__weakref__", "_backward", "_data", "_parents", "_requires_grad", "grad")
