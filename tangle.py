@@ -165,8 +165,9 @@ def scan(chapter: Chapter, book: Book) -> None:
         simple = SIMPLE.match(text, at) if at == 0 or text[at - 1] == "\n" else None
         if simple:  # as nearly every block begins: all that is said below, in one expression
             fence, language, cls, name, file = simple.groups()
-            classes = [cls] if language and cls else []
-            opener = language or cls or "", classes, name, {"file": file} if file else {}
+            classes = [cls] if cls and (language or cls == "append") else []
+            language = language or ("" if classes else cls) or ""
+            opener = language, classes, name, {"file": file} if file else {}
             start, stop, position = at, simple.end() - 1, at + len(fence)
         else:
             start, stop = text.rfind("\n", 0, at) + 1, find("\n", at)
@@ -401,7 +402,10 @@ def parse_opener(info: str) -> tuple:
             attributes[key] = value if kind == "plain" else re.sub(r"\\(.)", r"\1", value)
     if name is not None and not re.fullmatch(NAME, name):
         raise ValueError(f"#{name} is not a name: letters, digits and - _ . : / make one")
-    return language or (classes.pop(0) if classes else ""), classes, name, attributes
+    if not language and (named := [cls for cls in classes if cls != "append"]):
+        language = named[0]
+        classes.remove(language)
+    return language, classes, name, attributes
 
 
 def normal(name: str) -> str:
@@ -661,8 +665,8 @@ def line_of(block: Block, start: int) -> int:
 
 
 def warn_almost(book: Book, block: Block, start: int, text: str) -> None:
-    for match in re.finditer(r"(?<!\\)<<[ \t]*([^<>\n]{3,}?)[ \t]*>>", text):
-        is_escaped = match[1] in book.chunks and match[0] == f"<<{match[1]}>>"
+    for match in re.finditer(r"<<[ \t]*([^<>\n]{3,}?)[ \t]*>>", text):
+        is_escaped = block.body[start + match.start() - 1 : start + match.start()] == "\\"
         if not is_escaped and (close := nearest(book, match[1])):
             line = line_of(block, start + match.start())
             book.warn(block, f"{match[0]} is text here, for there is no such chunk{close}", line)
@@ -752,7 +756,7 @@ def expand_items(book: Book, name: str, items=None) -> list[tuple]:
                     continue
             room -= COST_OF_PIECE
             if room < 0:
-                raise OverflowError(f"{block}: makes a file larger than {LARGEST_FILE >> 20} MiB")
+                raise OverflowError(name)
             stack.append((work, pad, via, inside, before))
             via, before = Via(block, start, pad, via), None
             if indent is None or not fresh:
@@ -824,7 +828,11 @@ def last_line(pieces) -> str:
 
 def target_tuples(book: Book, target: str, bare: bool, items=None) -> list[tuple]:
     """A target's pieces as plain tuples: one newline at the end, and the header line unless `bare`."""
-    pieces = expand_items(book, book.targets[target], items)
+    try:
+        pieces = expand_items(book, book.targets[target], items)
+    except OverflowError:
+        block, mib = book.chunks[book.targets[target]][0], LARGEST_FILE >> 20
+        raise OverflowError(f"{block}: target {target!r} would be larger than {mib} MiB") from None
     while pieces:
         text = pieces[-1][0].rstrip("\n")
         if text:
@@ -905,8 +913,9 @@ FRONT_MATTER = r"---\n(?:.*\n)*?---\n"  # of a page
 
 def add_header(book: Book, target: str, pieces: list[tuple]) -> None:
     """Put the line that names the chapter on top, where the target's format has comments."""
-    ending = " " + target.rpartition("/")[2].rpartition(".")[2].lower() + " "
-    style = next((s for s, endings in COMMENT_STYLES.items() if ending in f" {endings} "), None)
+    _, dot, ending = target.rpartition("/")[2].lower().rpartition(".")
+    known = COMMENT_STYLES if dot or ending.endswith("file") else {}
+    style = next((s for s, endings in known.items() if f" {ending} " in f" {endings} "), None)
     if style is None:
         return
     blocks = book.chunks[book.targets[target]]
@@ -1156,15 +1165,13 @@ def load_record(root: str) -> tuple[dict[str, Entry], str]:
     return entries, state
 
 
-def save_record(root: str, entries: dict[str, Entry]) -> None:
+def record_text(entries: dict[str, Entry]) -> str:
     rows = []
     for path, (hashes, mode) in sorted(entries.items()):
         forced = "" if mode is None else f" mode={mode:03o}"
         quoted = path.replace('"', '\\"')
         rows.append(f'"{quoted}": "{" ".join(dict.fromkeys(hashes))}{forced}"')
-    place = os.path.join(root, RECORD)
-    write_new(place + ".new", ("{\n" + ",\n".join(rows) + "\n}\n").encode())
-    os.replace(place + ".new", place)
+    return "{\n" + ",\n".join(rows) + "\n}\n"
 
 
 def write_new(path: str, data: bytes) -> None:
@@ -1335,6 +1342,50 @@ class Lock:
             os.close(self.handle)
 
 
+class Swap:
+    """Changes on disk that can all be undone: what is replaced or removed is kept aside until then."""
+
+    def __init__(self):
+        self.undo: list[tuple] = []
+
+    def replace(self, staged: str, place: str, kept: str) -> None:
+        self.make_folder(os.path.dirname(place))
+        if not os.path.lexists(place):
+            os.replace(staged, place)
+            self.undo.append((os.remove, place))
+            return
+        try:
+            os.link(place, kept)
+        except OSError:  # a file system without links
+            with open(place, "rb") as file:
+                write_new(kept, file.read())
+            os.chmod(kept, os.stat(place).st_mode & 0o777)
+        os.replace(staged, place)
+        self.undo.append((os.replace, kept, place))
+
+    def chmod(self, place: str, mode: int) -> None:
+        before = os.stat(place).st_mode & 0o777
+        os.chmod(place, mode)
+        self.undo.append((os.chmod, place, before))
+
+    def make_folder(self, folder: str) -> None:
+        if folder and not os.path.isdir(folder):
+            self.make_folder(os.path.dirname(folder))
+            os.mkdir(folder)
+            self.undo.append((os.rmdir, folder))
+
+    def set_aside(self, place: str, kept: str) -> None:
+        os.replace(place, kept)
+        self.undo.append((os.replace, kept, place))
+
+    def roll_back(self) -> None:
+        for function, *arguments in reversed(self.undo):
+            try:
+                function(*arguments)
+            except OSError:
+                pass
+
+
 def carry_out(
     plan: Plan, root: str, known: dict[str, Entry], *, force: bool = False, damaged: bool = False
 ) -> None:
@@ -1349,88 +1400,72 @@ def carry_out(
             deletes[path] = old
         else:
             writes[path] = text.encode(), old, mode
-    staging = os.path.join(root, STAGING)
+    staging, record = os.path.join(root, STAGING), os.path.join(root, RECORD)
     clear(staging)
-    if writes or deletes or plan.modes:
-        try:
-            os.makedirs(staging)
-            for number, (data, _, mode) in enumerate(writes.values()):
-                write_new(f"{staging}/{number}", data)
-                if mode is not None:
-                    os.chmod(f"{staging}/{number}", mode)
-            both = {path: known[path] for path in deletes if path in known} | plan.entries
-            for path, (_, old, _) in writes.items():
-                hashes, mode = plan.entries[path]
-                both[path] = Entry(hashes if old is None else [digest(old), *hashes], mode)
-            before = read_bytes(os.path.join(root, RECORD))
-            save_record(root, both)
-            try:
-                change_places(root, staging, writes, deletes)
-            except OSError:
-                put_back(os.path.join(root, RECORD), before)
-                raise
-            for path, mode in plan.modes.items():
-                os.chmod(os.path.join(root, path), mode)
-            save_record(root, plan.entries)
-        finally:
-            clear(staging)
-    elif plan.entries != known or damaged:
-        save_record(root, plan.entries)
-    remove_empty_folders(root, plan.gone)
-
-
-def put_back(path: str, data: bytes | None, mode: int | None = None) -> None:
-    """Make a file what it was before a run that failed."""
-    if data is None:
-        os.remove(path)
+    both = {path: known[path] for path in (*deletes, *plan.gone) if path in known} | plan.entries
+    for path, (_, old, _) in writes.items():
+        hashes, mode = plan.entries[path]
+        both[path] = Entry(hashes if old is None else [digest(old), *hashes], mode)
+    if not (writes or plan.modes or damaged or both != known or plan.entries != known):
         return
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    write_new(path + STAGING, data)
-    if mode is not None:
-        os.chmod(path + STAGING, mode)
-    os.replace(path + STAGING, path)
+    swap = Swap()
+    try:
+        os.mkdir(staging)
+        for number, (data, _, mode) in enumerate(writes.values()):
+            write_new(f"{staging}/{number}", data)
+            if mode is not None:
+                os.chmod(f"{staging}/{number}", mode)
+        write_new(f"{staging}/record", record_text(both).encode())
+        swap.replace(f"{staging}/record", record, f"{staging}/old-record")
+        change_places(swap, root, staging, writes, deletes)
+        for path, mode in plan.modes.items():
+            swap.chmod(os.path.join(root, path), mode)
+    except BaseException:
+        swap.roll_back()
+        clear(staging)
+        raise
+    try:
+        remove_empty_folders(root, (*deletes, *plan.gone))
+        if not plan.entries:
+            os.remove(record)
+        elif both != plan.entries:
+            write_new(f"{staging}/record", record_text(plan.entries).encode())
+            os.replace(f"{staging}/record", record)
+        clear(staging)
+    except OSError:  # the files are right, and the next run tidies up
+        pass
 
 
 def clear(staging: str) -> None:
-    if os.path.isdir(staging) and not os.path.islink(staging):
-        for name in os.listdir(staging):
-            os.remove(os.path.join(staging, name))
-        os.rmdir(staging)
-
-
-def change_places(root: str, staging: str, writes, deletes) -> None:
-    """Remove what is to go and move the staged files to their places; when one cannot move, put all back and raise."""
-    done, folders = [], set()
+    """Empty and remove the staging folder, so far as it can be done; the next run comes here too."""
+    if not os.path.isdir(staging) or os.path.islink(staging):
+        return
+    for folder, folders, files in os.walk(staging, topdown=False):
+        for remove, names in ((os.remove, files), (os.rmdir, folders)):
+            for name in names:
+                try:
+                    remove(os.path.join(folder, name))
+                except OSError:
+                    pass
     try:
-        for path, old in deletes.items():
-            os.remove(os.path.join(root, path))
-            done.append((path, old, None))
-        remove_empty_folders(root, deletes)
-        for number, (path, (_, old, mode)) in enumerate(writes.items()):
-            full = os.path.join(root, path)
-            if (folder := os.path.dirname(full)) not in folders:
-                os.makedirs(folder, exist_ok=True)
-                folders.add(folder)
-            if old is None and os.path.isdir(full):
-                remove_husk(full)
-            os.replace(f"{staging}/{number}", full)
-            done.append((path, old, mode))
+        os.rmdir(staging)
     except OSError:
-        for path, old, mode in reversed(done):
-            put_back(os.path.join(root, path), old, mode)
-        raise
+        pass
 
 
-def remove_husk(folder: str) -> None:
-    """Remove a folder in which only folders and bytecode are left."""
-    for inside, _, files in os.walk(folder, topdown=False):
-        for name in files:
-            os.remove(os.path.join(inside, name))
-        os.rmdir(inside)
+def change_places(swap: Swap, root: str, staging: str, writes, deletes) -> None:
+    """Set aside what is to go, and move the staged files to their places."""
+    for number, path in enumerate(deletes):
+        swap.set_aside(os.path.join(root, path), f"{staging}/gone-{number}")
+    for number, (path, (_, old, _)) in enumerate(writes.items()):
+        full = os.path.join(root, path)
+        if old is None and os.path.isdir(full):  # only folders and bytecode, as the plan has seen
+            swap.set_aside(full, f"{staging}/husk-{number}")
+        swap.replace(f"{staging}/{number}", full, f"{staging}/old-{number}")
 
 
 def remove_empty_folders(root: str, deleted) -> None:
-    """Remove the folders that the deleted files leave empty, and the bytecode that Python made of these files."""
+    """Remove the folders that deleted files leave empty, and the bytecode that Python made of these files."""
     for path in deleted:
         folder, _, base = path.rpartition("/")
         cache = os.path.join(root, folder, "__pycache__")
@@ -1438,18 +1473,14 @@ def remove_empty_folders(root: str, deleted) -> None:
             for name in os.listdir(cache):
                 if name.startswith(base[:-2]) and name.endswith(".pyc"):
                     os.remove(os.path.join(cache, name))
-            remove_if_empty(cache)
-        while folder and remove_if_empty(os.path.join(root, folder)):
+            if not os.listdir(cache):
+                os.rmdir(cache)
+        while folder and not os.path.islink(os.path.join(root, folder)):
+            if os.path.isdir(os.path.join(root, folder)):
+                if os.listdir(os.path.join(root, folder)):
+                    break
+                os.rmdir(os.path.join(root, folder))
             folder = folder.rpartition("/")[0]
-
-
-def remove_if_empty(folder: str) -> bool:
-    """Whether the folder is gone afterwards."""
-    try:
-        os.rmdir(folder)
-    except OSError:
-        return not os.path.lexists(folder)
-    return True
 
 
 # ---- from generated lines to chapter lines, and back
@@ -1744,9 +1775,20 @@ class Carrier:
         """The lines `start` to `stop` became `lines`, of which the first is line `number` of the edited file."""
         groups = self.groups(start, stop)
         shares = share_out([self.old[a:b] for a, b in groups], lines)
+        between: dict[int, list[str]] = {}  # blank lines that are new on the edge of a group
         for (a, b), (first, last) in zip(groups, shares):
-            if self.old[a:b] != lines[first:last]:
-                self.replace(a, b, lines[first:last], number + first)
+            old, new = self.old[a:b], lines[first:last]
+            if any(map(str.strip, new)):
+                head = max(0, blanks(new) - blanks(old))
+                tail = len(new) - max(0, blanks(new[::-1]) - blanks(old[::-1]))
+                between.setdefault(a, []).extend(new[:head])
+                between.setdefault(b, []).extend(new[tail:])
+                first, new = first + head, new[head:tail]
+            if old != new:
+                self.replace(a, b, new, number + first)
+        for index, blank in between.items():
+            if blank:
+                self.insert(index, blank, number)
 
     def groups(self, start: int, stop: int) -> list[tuple[int, int]]:
         """The lines parted into runs of consecutive whole lines of one body, and single lines."""
@@ -1863,6 +1905,11 @@ class Carrier:
         self.found.append(Edit(block, start, stop, tuple(body), f"{self.target}:{number}"))
 
 
+def blanks(lines: list[str]) -> int:
+    """How many blank lines come first."""
+    return next((k for k, line in enumerate(lines) if line.strip()), len(lines))
+
+
 def trail(segment: Segment) -> list[tuple[Block, int, str]]:
     """(block, body line, pad) of every reference that a segment came through, from the outermost, and its own."""
     found = [(segment.piece.block, segment.line, segment.piece.pad)]
@@ -1898,12 +1945,10 @@ def share_out(groups: list[list[str]], lines: list[str]) -> list[tuple[int, int]
         best = [[0.0] * (len(lines) + 1) for _ in range(len(old) + 1)]
         for i, (_, a) in enumerate(old, 1):
             for j, b in enumerate(lines, 1):
-                alike = (
-                    SequenceMatcher(None, a, b.strip(), autojunk=False).ratio()
-                    if a and b.strip()
-                    else 0.0
-                )
-                best[i][j] = max(best[i - 1][j - 1] + alike**2, best[i - 1][j], best[i][j - 1])
+                alike = 0.0
+                if a and b.strip():
+                    alike = 0.01 + SequenceMatcher(None, a, b.strip(), autojunk=False).ratio() ** 2
+                best[i][j] = max(best[i - 1][j - 1] + alike, best[i - 1][j], best[i][j - 1])
         i, j = len(old), len(lines)
         while i and j:
             if best[i][j] == best[i - 1][j]:
@@ -1947,7 +1992,10 @@ def edited_chapters(edits: dict[Block, list[Edit]]) -> dict[str, str]:
         path = block.chapter.path
         if path not in rows:
             with open(path, encoding="utf-8", newline="") as file:
-                rows[path] = file.read().split("\n")
+                text = file.read()
+            if plain_text(text) != block.chapter.text:
+                raise Refused(f"{path}: was changed meanwhile; run stitch again")
+            rows[path] = text.split("\n")
         edit_block(rows[path], block, edits[block])
     return {path: "\n".join(lines) for path, lines in rows.items()}
 
@@ -1958,32 +2006,47 @@ def edit_block(rows: list[str], block: Block, edits: list[Edit]) -> None:
     carriage_return = "\r" if rows[opener].endswith("\r") else ""
     before = spaces_for(block.prefix)
     blank = before.rstrip() if ">" in before else ""
-    old, inner, new = rows[opener + 1 : closer], block.body.split("\n"), []
-    longest, done = len(block.fence) - 1, 0
-    for edit in [*edits, Edit(block, len(old), len(old), (), "")]:
+    old, new, done = rows[opener + 1 : closer], [], 0
+    for edit in edits:
         new += old[done : edit.start]
         new += [(before + line if line else blank) + carriage_return for line in edit.lines]
-        for line in [*inner[done : edit.start], *edit.lines]:
-            run = re.match(rf"[\s>]*({re.escape(block.fence[0])}+)", line)
-            longest = max(longest, len(run[1]) if run else 0)
         done = edit.stop
-    if longest >= len(block.fence):
+    new += old[done:]
+    added = longest_run(block.fence[0], [line for edit in edits for line in edit.lines])
+    if added >= len(block.fence):
+        longest = max(added, longest_run(block.fence[0], block.body.split("\n")))
         fence = block.fence[0] * (longest + 1)
         rows[opener] = rows[opener].replace(block.fence, fence, 1)
         rows[closer] = re.sub(re.escape(block.fence[0]) + "+", fence, rows[closer], count=1)
     rows[opener + 1 : closer] = new
 
 
+def longest_run(mark: str, lines: list[str]) -> int:
+    """The length of the longest run of a fence's character at the beginning of a line."""
+    runs = (re.match(rf"[\s>]*({re.escape(mark)}*)", line)[1] for line in lines)
+    return max(map(len, runs), default=0)
+
+
+def plain_text(text: str) -> str:
+    """A chapter's text as it is read: without byte order mark, with LF line ends."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+def tangled_again(book: Book, texts: dict[str, str], bare: bool, join: bool) -> tuple[Book, dict]:
+    """The book with some chapters' texts changed, and what it makes; nothing if it has faults."""
+    again = Book()
+    for chapter in book.chapters:
+        text = plain_text(texts.get(chapter.path, chapter.text))
+        add_chapter(again, chapter.path, chapter.name, text)
+    link(again, join=join)
+    return again, {} if again.faults else products(again, bare=bare)
+
+
 def check_stitched(
     book: Book, texts: dict[str, str], edited: dict[str, str], bare: bool, join: bool
 ) -> None:
     """Tangle the new chapters in memory: every edited file has to come out as the person left it."""
-    again = Book()
-    for chapter in book.chapters:
-        text = texts.get(chapter.path, chapter.text).removeprefix("\ufeff").replace("\r\n", "\n")
-        add_chapter(again, chapter.path, chapter.name, text)
-    link(again, join=join)
-    made = {} if again.faults else products(again, bare=bare)
+    again, made = tangled_again(book, texts, bare, join)
     if again.faults:
         raise Refused(
             "\n  ".join(
@@ -2006,40 +2069,68 @@ def check_stitched(
             )
 
 
-def write_chapters(texts: dict[str, str]) -> None:
-    """Replace chapters on disk: each new text is written beside its chapter before the first one changes place."""
-    staged = [(os.path.realpath(path), text) for path, text in texts.items()]
+def write_chapters(texts: dict[str, str], staging: str) -> None:
+    """Replace chapters on disk, all or none: each new text is written beside its chapter before the first is moved."""
+    swap = Swap()
+    places = {os.path.realpath(path): text for path, text in texts.items()}
+    clear(staging)
     try:
-        for path, text in staged:
+        os.makedirs(staging)
+        for path, text in places.items():
             write_new(path + STAGING, text.encode())
             os.chmod(path + STAGING, os.stat(path).st_mode & 0o7777)
-        for path, _ in staged:
-            os.replace(path + STAGING, path)
+        for number, path in enumerate(places):
+            swap.replace(path + STAGING, path, f"{staging}/old-{number}")
+    except BaseException:
+        swap.roll_back()
+        remove_aside(places)
+        raise
     finally:
-        for path, _ in staged:
-            if os.path.exists(path + STAGING):
-                os.remove(path + STAGING)
+        clear(staging)
+
+
+def remove_aside(places) -> None:
+    """Remove what a run has left beside chapters, be it this one or one that was killed."""
+    for path in places:
+        if os.path.lexists(path + STAGING):
+            os.remove(path + STAGING)
+
+
+def allow_halves(book: Book, root: str, known, texts: dict[str, str], bare, join) -> None:
+    """Let the record know what files would be made if a run were killed between two chapters of these.
+
+    The next stitch then sees that the chapters changed by its own hand, and goes on with the rest.
+    """
+    entries, done = dict(known), {}
+    for path in list(texts)[:-1]:
+        done[path] = texts[path]
+        for target, text in tangled_again(book, done, bare, join)[1].items():
+            on_disk = read_bytes(os.path.join(root, target))
+            if target in entries and on_disk != text.encode():
+                hashes, mode = entries[target]
+                entries[target] = Entry([*hashes, digest(text.encode())], mode)
+    if entries != known:
+        record = os.path.join(root, RECORD)
+        write_new(record + STAGING, record_text(entries).encode())
+        os.replace(record + STAGING, record)
 
 
 def run_stitch(options) -> int:
-    book = open_book(options)
-    if book is None:
-        return 1
-    with Lock(options.output):
-        known, _ = load_record(options.output)
+    bare, join, root = options.bare, options.join, options.output
+    with Lock(root):
+        book = open_book(options)
+        if book is None:
+            return 1
+        remove_aside(os.path.realpath(chapter.path) for chapter in book.chapters)
+        known, _ = load_record(root)
         try:
-            texts = stitch(
-                book,
-                options.output,
-                known,
-                bare=options.bare,
-                join=options.join,
-                force=options.force,
-            )
+            texts = stitch(book, root, known, bare=bare, join=join, force=options.force)
         except Refused as reason:
             complain(str(reason), "stitch: no chapter was touched")
             return 1
-        write_chapters(texts)
+        if len(texts) > 1:
+            allow_halves(book, root, known, texts, bare, join)
+        write_chapters(texts, os.path.join(root, STAGING))
     for path in texts:
         say(f"stitched {path}")
     return run_tangle(type(options)(**{**vars(options), "check": False, "force": False}))
@@ -2185,7 +2276,13 @@ def run_list(options) -> int:
         return 1
     for target, name in book.targets.items():
         say(target)
-        for block in dict.fromkeys(piece[1] for piece in expand_items(book, name)):
+        seen, ahead = {}, [name]
+        while ahead:
+            now = ahead.pop()
+            if now not in seen:
+                seen[now] = book.chunks[now]
+                ahead += [item[3] for item in reversed(book.items[now]) if item[3] is not None]
+        for block in [block for blocks in seen.values() for block in blocks]:
             say(f"    {block.name or '(nameless)'}  {block}")
     for blocks in book.variants.values():
         say(next((block.file for block in blocks if block.file), "(no file)"))
@@ -2313,13 +2410,16 @@ def open_streams() -> None:
     """Let what a terminal cannot show stand there escaped, and bytes of a report pass as they are."""
     sys.stdin = sys.stdin or open(os.devnull, encoding="utf-8")
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
     for stream, errors in (
         (sys.stdin, "surrogateescape"),
         (sys.stdout, "backslashreplace"),
         (sys.stderr, "backslashreplace"),
     ):
-        if hasattr(stream, "reconfigure"):
+        try:
             stream.reconfigure(errors=errors)
+        except (AttributeError, OSError):  # no such stream, or one that has been read from
+            pass
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,145 +1,166 @@
 # Tangled from book/0-foundations/L0.2-shapes.md
 """Operations that move numbers without changing them: reshape, transpose, indexing, joining."""
 
-from __future__ import annotations
-
-import math
+import operator
 from collections.abc import Iterator, Sequence
-from typing import Any, Self, TypeAlias, TypeVar
+from itertools import accumulate
+from types import EllipsisType, NoneType
+from typing import Any, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tinyllm import autograd
-from tinyllm.autograd import record, unbroadcast
+from tinyllm.autograd import AnyTensor, Array, record, unbroadcast
 
 __all__ = ["Tensor", "concatenate", "stack"]
 
-Array: TypeAlias = NDArray[Any]
-AnyTensor = TypeVar("AnyTensor", bound=autograd.Tensor)
-
 
 class Tensor(autograd.Tensor):
-    """`autograd.Tensor` with operations on its shape."""
+    """A tensor that can be rearranged, indexed and joined."""
 
     __slots__ = ()
 
     def reshape(self, *shape: int | Sequence[int]) -> Self:
-        """The same numbers in row-major order under another shape; one length may be -1."""
-        wanted = _flat(shape)
-        x = self.data
+        """The numbers in row-major order, in another shape; one length may be -1, to be worked out."""
+        old, new = self.data.shape, _integers(shape)
         try:
-            out = x.reshape(wanted)
+            z = self.data.reshape(new)  # eq. row-major
         except ValueError:
             raise ValueError(
-                f"reshape: shape {x.shape} has {x.size} numbers, cannot be {wanted}"
+                f"reshape: the {self.size} numbers of shape {old} do not fit shape {new}"
             ) from None
-        return record(out, (self,), lambda g: (g.reshape(x.shape),))
+        return record(z, (self,), lambda g: (g.reshape(old),))
 
-    def transpose(self, *axes: int | Sequence[int]) -> Self:
-        """Axis i of the result is axis `axes[i]` of self; without axes, the order is reversed."""
-        order = _flat(axes) if axes else tuple(reversed(range(self.ndim)))
+    def transpose(self, *order: int | Sequence[int]) -> Self:
+        """Axis k of the result is axis order[k] of this tensor; no order: all axes reversed."""
+        axes = _integers(order) if order else tuple(reversed(range(self.ndim)))
         try:
-            order = np.lib.array_utils.normalize_axis_tuple(order, self.ndim)
-            wrong = len(order) != self.ndim
+            z = self.data.transpose(axes)
         except ValueError:
-            wrong = True
-        if wrong:
             raise ValueError(
-                f"transpose wants each of the {self.ndim} axes of shape {self.shape} once, got "
-                f"{order}; to exchange two axes, use swapaxes"
-            )
-        back = np.argsort(order)
-        return record(self.data.transpose(order), (self,), lambda g: (g.transpose(back),))
+                f"transpose: the order must name each axis of shape {self.shape} once, got {axes}; "
+                f"swapaxes exchanges two"
+            ) from None
+        inverse = sorted(range(len(axes)), key=lambda k: axes[k] % len(axes))
+        return record(z, (self,), lambda g: (g.transpose(inverse),))
 
     def swapaxes(self, first: int, second: int) -> Self:
-        """Exchange two axes."""
-        out = self.data.swapaxes(first, second)
-        return record(out, (self,), lambda g: (g.swapaxes(first, second),))
+        """Two axes exchanged."""
+        z = self.data.swapaxes(first, second)
+        return record(z, (self,), lambda g: (g.swapaxes(first, second),))
 
     @property
     def T(self) -> Self:
-        """The transpose of a matrix."""
+        """A matrix transposed."""
         if self.ndim != 2:
             raise ValueError(
-                f".T is for matrices, got shape {self.shape}: use swapaxes(-1, -2) or transpose()"
+                f".T is for matrices, got shape {self.shape}: swapaxes(-1, -2) transposes the "
+                f"matrices in it, transpose() reverses all axes"
             )
         return self.swapaxes(0, 1)
 
     def broadcast_to(self, *shape: int | Sequence[int]) -> Self:
-        """Repeat along new axes in front and along axes of length 1, without copying."""
-        wanted = _flat(shape)
-        x = self.data
+        """Repeated along new axes in front and along axes of length 1; a read-only view."""
+        old, new = self.data.shape, _integers(shape)
         try:
-            out = np.broadcast_to(x, wanted)
+            z = np.broadcast_to(self.data, new)
         except ValueError:
-            raise ValueError(f"broadcast_to: shape {x.shape} does not broadcast to {wanted}") from None
-        return record(out, (self,), lambda g: (unbroadcast(g, x.shape),))
+            raise ValueError(f"broadcast_to: shape {old} does not broadcast to {new}") from None
+        return record(z, (self,), lambda g: (unbroadcast(g, old),))
 
     def __getitem__(self, index: Any) -> Self:
-        """numpy's indexing; the gradient of an entry that is picked twice is counted twice."""
-        x = self.data
-        index, repeats = _own_index(index)
+        """numpy's indexing, by integers, slices, None, ..., masks, and arrays or tensors of integers."""
+        shape = self.data.shape
+        places, repeats = _places(index)
 
         def backward(g: Array) -> tuple[Array]:
-            full = np.zeros(x.shape, g.dtype)
+            full = np.zeros(shape, g.dtype)
             if repeats:
-                np.add.at(full, index, g)
+                np.add.at(full, places, g)  # eq. send-back, where several may meet
             else:
-                full[index] = g
+                full[places] = g
             return (full,)
 
-        return record(x[index], (self,), backward)
+        return record(self.data[places], (self,), backward)
 
     def __len__(self) -> int:
+        """The length of the first axis."""
         if self.ndim == 0:
-            raise TypeError("len() of a tensor without axes")
+            raise TypeError("a tensor without axes has no len()")
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Self]:
+        """The entries along the first axis."""
         return (self[i] for i in range(len(self)))
+
+    def __contains__(self, item: object) -> bool:
+        raise TypeError("`in` is not defined for tensors: use numpy.isin(tensor.data, ...).any()")
 
 
 def concatenate(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
-    """Join tensors end to end along an axis they have; the other lengths must agree."""
-    parts = [t.data for t in tensors]
+    """Tensors end to end along an axis that they have; all other lengths must agree."""
+    parts = _arrays("concatenate", tensors)
     try:
-        out = np.concatenate(parts, axis)
+        z = np.concatenate(parts, axis)
     except ValueError:
         raise ValueError(
-            f"concatenate along axis {axis}: shapes {[p.shape for p in parts]}"
+            f"concatenate: along axis {axis}, the shapes must agree in all other axes, got "
+            f"{[part.shape for part in parts]}"
         ) from None
-    ends = np.cumsum([p.shape[axis] for p in parts])[:-1]
-    return record(out, tensors, lambda g: np.split(g, ends, axis))
+    before = (slice(None),) * (axis % z.ndim)
+    ends = list(accumulate(part.shape[axis] for part in parts))
+
+    def backward(g: Array) -> list[Array]:
+        starts = [0, *ends]
+        return [g[*before, slice(*cut)] for cut in zip(starts, ends, strict=False)]
+
+    return record(z, tensors, backward)
 
 
 def stack(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
-    """Put tensors of one shape side by side along a new axis."""
-    parts = [t.data for t in tensors]
+    """Tensors of one shape side by side along a new axis."""
+    parts = _arrays("stack", tensors)
     try:
-        out = np.stack(parts, axis)
+        z = np.stack(parts, axis)
     except ValueError:
-        raise ValueError(f"stack along axis {axis}: shapes {[p.shape for p in parts]}") from None
-    return record(out, tensors, lambda g: tuple(np.moveaxis(g, axis, 0)))
+        raise ValueError(
+            f"stack: along a new axis {axis}, the shapes must be equal, got "
+            f"{[part.shape for part in parts]}"
+        ) from None
+    return record(z, tensors, lambda g: list(np.moveaxis(g, axis, 0)))
 
 
-def _flat(numbers: Sequence[int | Sequence[int]]) -> tuple[int, ...]:
-    if len(numbers) == 1 and not isinstance(numbers[0], (int, np.integer)):
+def _integers(numbers: Sequence[int | Sequence[int]]) -> tuple[int, ...]:
+    """From the arguments of f(2, 3) or of f((2, 3)) to (2, 3)."""
+    if len(numbers) == 1 and not hasattr(numbers[0], "__index__"):
         numbers = numbers[0]
-    return tuple(int(n) for n in numbers)  # type: ignore[arg-type]
+    return tuple(operator.index(n) for n in cast(Sequence[int], numbers))
 
 
-def _own_index(index: Any) -> tuple[Any, bool]:
-    items = index if isinstance(index, tuple) else (index,)
-    own: list[Any] = []
+def _places(index: Any) -> tuple[tuple[Any, ...], bool]:
+    """The index with arrays of its own, and whether it may name a place twice."""
+    places: list[Any] = []
     repeats = False
-    for item in items:
+    for item in index if isinstance(index, tuple) else (index,):
         if isinstance(item, autograd.Tensor):
             item = item.data
-        if isinstance(item, (list, np.ndarray)):
-            item = np.array(item)
+        if not isinstance(item, (int, np.integer, np.bool_, slice, EllipsisType, NoneType)):
+            item = np.array(item)  # a copy
             if item.size == 0 and item.dtype.kind == "f":
-                item = item.astype(np.intp)
-            repeats |= item.dtype.kind != "b"
-        own.append(item)
-    return tuple(own), repeats
+                item = item.astype(np.intp)  # [] is an array of floats to numpy
+            repeats = repeats or item.dtype.kind != "b"
+        places.append(item)
+    return tuple(places), repeats
+
+
+def _arrays(name: str, tensors: Sequence[autograd.Tensor]) -> list[Array]:
+    """The arrays of the tensors that are to be joined."""
+    for number, tensor in enumerate(tensors):
+        if not isinstance(tensor, autograd.Tensor):
+            raise TypeError(
+                f"{name} wants tensors, got {type(tensor).__name__} at place {number}: "
+                f"wrap an array as Tensor(array)"
+            )
+    if not tensors:
+        raise ValueError(f"{name} wants at least one tensor, got none")
+    return [tensor.data for tensor in tensors]

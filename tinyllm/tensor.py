@@ -1,139 +1,142 @@
 # Tangled from book/0-foundations/L0.3-products.md
-"""Matrix products and reductions: the Tensor that every later module uses."""
-
-from __future__ import annotations
+"""Matrix products and reductions: the Tensor that all later modules use."""
 
 import math
 from typing import Any, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from tinyllm import autograd, shapes
-from tinyllm.autograd import no_grad, is_recording, record, unbroadcast
+from tinyllm.autograd import Array, is_recording, no_grad, record, unbroadcast
 from tinyllm.shapes import concatenate, stack
 
 __all__ = ["Tensor", "concatenate", "is_recording", "no_grad", "record", "stack", "unbroadcast"]
 
-Array: TypeAlias = NDArray[Any]
 Axis: TypeAlias = int | tuple[int, ...] | None
 
 
 class Tensor(shapes.Tensor):
-    """The tensor of this book."""
+    """A tensor with products and reductions: the one to import."""
 
     __slots__ = ()
 
     def __matmul__(self, other: Self | Array) -> Self:
-        """Matrix product over the last two axes; earlier axes broadcast; vectors as in numpy."""
-        a = self.data
-        if isinstance(other, autograd.Tensor):
-            b = other.data
-
-            def backward(g: Array) -> tuple[Array | None, Array | None]:
-                return (
-                    _left_gradient(g, a, b) if self.requires_grad else None,
-                    _right_gradient(g, a, b) if other.requires_grad else None,
-                )
-
-            return record(_product(a, b), (self, other), backward)
-        if isinstance(other, np.ndarray):
-            return record(_product(a, other), (self,), lambda g: (_left_gradient(g, a, other),))
-        return NotImplemented
+        """Matrix product over the last two axes; the axes before them broadcast."""
+        product: Self = _matmul(self, other)
+        return product
 
     def __rmatmul__(self, other: Array) -> Self:
-        b = self.data
-        if not isinstance(other, np.ndarray):
-            return NotImplemented
-        return record(_product(other, b), (self,), lambda g: (_right_gradient(g, other, b),))
+        product: Self = _matmul(other, self)
+        return product
 
     def sum(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """Add up along `axis` (None: all of them)."""
-        x = self.data
-        axes = _axes(axis, x.ndim)
-        out = x.sum(axis=axes, keepdims=keepdims)
-
-        def backward(g: Array) -> tuple[Array]:
-            return (np.broadcast_to(g if keepdims else np.expand_dims(g, axes), x.shape),)
-
-        return record(out, (self,), backward)
+        """The sum along an axis, several, or all (None)."""
+        shape = self.data.shape
+        axes, kept = _reduced(axis, shape)
+        z = self.data.sum(axis=axes, keepdims=keepdims)
+        # eq. sum
+        return record(z, (self,), lambda g: (np.broadcast_to(g.reshape(kept), shape),))
 
     def mean(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """The sum divided by how many numbers went into it."""
-        x = self.data
-        axes = _axes(axis, x.ndim)
-        count = math.prod(x.shape[i] for i in axes)
-        if count == 0:
-            raise ValueError(f"mean over axis {axis} of shape {x.shape}: no numbers")
-        out = x.mean(axis=axes, keepdims=keepdims)
-
-        def backward(g: Array) -> tuple[Array]:
-            return (np.broadcast_to((g if keepdims else np.expand_dims(g, axes)) / count, x.shape),)
-
-        return record(out, (self,), backward)
+        """The mean along an axis, several, or all (None)."""
+        shape = self.data.shape
+        axes, kept = _reduced(axis, shape)
+        n = math.prod(shape[k] for k in axes)
+        if n == 0:
+            raise ValueError(f"mean over axis {axis} of shape {shape}: there is nothing to average")
+        z = self.data.mean(axis=axes, keepdims=keepdims)
+        # eq. mean
+        return record(z, (self,), lambda g: (np.broadcast_to(g.reshape(kept) / n, shape),))
 
     def max(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """The largest number along `axis`; equal largest ones share the gradient evenly."""
+        """The largest number along an axis, several, or all (None); equal ones share the gradient."""
         x = self.data
-        axes = _axes(axis, x.ndim)
-        if math.prod(x.shape[i] for i in axes) == 0:
-            raise ValueError(f"max over axis {axis} of shape {x.shape}: no numbers")
+        axes, kept = _reduced(axis, x.shape)
+        if math.prod(x.shape[k] for k in axes) == 0:
+            raise ValueError(f"max over axis {axis} of shape {x.shape}: there is nothing to find")
         top = x.max(axis=axes, keepdims=True)
 
         def backward(g: Array) -> tuple[Array]:
-            g = g if keepdims else np.expand_dims(g, axes)
-            hit = (x == top) | (x != x)  # NaN is the maximum where there is one
-            return (hit * (g / hit.sum(axis=axes, keepdims=True)),)
+            found = x == top
+            if np.isnan(top).any():
+                found |= np.isnan(x)  # to numpy, the maximum of a group with a NaN is NaN
+            ties = found.sum(axis=axes, keepdims=True)
+            return (found * (g.reshape(kept) / ties).astype(g.dtype),)  # eq. max
 
         return record(top if keepdims else top.squeeze(axes), (self,), backward)
 
 
+def _matmul(left: Any, right: Any) -> Any:
+    """left @ right, one of them at least a tensor, the other a tensor or an array."""
+    if isinstance(left, np.ndarray):
+        left = autograd.Tensor(left)
+    elif isinstance(right, np.ndarray):
+        right = autograd.Tensor(right)
+    elif not isinstance(right, autograd.Tensor) or not isinstance(left, autograd.Tensor):
+        return NotImplemented
+    a, b = left.data, right.data
+
+    def backward(g: Array) -> tuple[Array | None, Array | None]:
+        return (
+            _left_gradient(g, a, b) if left.requires_grad else None,
+            _right_gradient(g, a, b) if right.requires_grad else None,
+        )
+
+    return record(_product(a, b), (left, right), backward)
+
+
 def _product(a: Array, b: Array) -> Array:
+    """numpy's a @ b, with shapes checked, and one large product where b is a single matrix."""
     if a.ndim == 0 or b.ndim == 0:
-        raise ValueError(f"@ wants at least one axis on either side, got {a.shape} @ {b.shape}")
-    inner = b.shape[-2] if b.ndim > 1 else b.shape[0]
-    if a.shape[-1] != inner:
+        raise ValueError(f"@ needs an axis to sum over on either side, got {a.shape} @ {b.shape}")
+    K = b.shape[-2] if b.ndim > 1 else b.shape[0]
+    if a.shape[-1] != K:
         raise ValueError(
-            f"{a.shape} @ {b.shape}: the left's last axis has length {a.shape[-1]}, "
-            f"the right's {'second last' if b.ndim > 1 else 'only'} axis {inner}"
+            f"{a.shape} @ {b.shape}: the left's last axis, of length {a.shape[-1]}, must be as long "
+            f"as the right's {'second last' if b.ndim > 1 else 'only'} one, {K}"
         )
     if b.ndim == 2 and a.ndim > 2:
-        rows = math.prod(a.shape[:-1])
-        return (a.reshape(rows, inner) @ b).reshape(*a.shape[:-1], b.shape[1])
+        rows = a.reshape(math.prod(a.shape[:-1]), K)
+        product: Array = np.matmul(rows, b)  # [B M, N]
+        return product.reshape(*a.shape[:-1], b.shape[1])  # [B, M, N]
     try:
-        product: Array = np.matmul(a, b)
+        product = np.matmul(a, b)  # eq. matmul
     except ValueError:
         raise ValueError(
-            f"{a.shape} @ {b.shape}: the axes before the last two do not broadcast"
+            f"{a.shape} @ {b.shape}: the axes before the last two must broadcast, got "
+            f"{a.shape[:-2]} and {b.shape[:-2]}"
         ) from None
     return product
 
 
 def _matrices(g: Array, a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """View vectors as matrices: a as a row, b as a column, g with the axes they would give."""
+    """g, a and b with a vector on the left as a row and one on the right as a column."""
     if b.ndim == 1:
-        b = b[:, None]
-        g = g[..., None]
+        g, b = g[..., None], b[:, None]
     if a.ndim == 1:
-        a = a[None, :]
-        g = g[..., None, :]
+        g, a = g[..., None, :], a[None, :]
     return g, a, b
 
 
 def _left_gradient(g: Array, a: Array, b: Array) -> Array:
     g, rows, b = _matrices(g, a, b)
-    return unbroadcast(_product(g, b.swapaxes(-1, -2)), rows.shape).reshape(a.shape)
+    share = _product(g, b.swapaxes(-1, -2))  # eq. matmul-left
+    return unbroadcast(share, rows.shape).reshape(a.shape)
 
 
 def _right_gradient(g: Array, a: Array, b: Array) -> Array:
     g, a, columns = _matrices(g, a, b)
-    if columns.ndim == 2 and a.ndim > 2:
-        rows = math.prod(a.shape[:-1])
-        a, g = a.reshape(rows, a.shape[-1]), g.reshape(rows, g.shape[-1])
-    return unbroadcast(_product(a.swapaxes(-1, -2), g), columns.shape).reshape(b.shape)
+    if columns.ndim == 2:  # one matrix for the whole batch: the sum over it is part of the product
+        count = math.prod(a.shape[:-1])
+        a, g = a.reshape(count, a.shape[-1]), g.reshape(count, g.shape[-1])
+    share = _product(a.swapaxes(-1, -2), g)  # eq. matmul-right
+    return unbroadcast(share, columns.shape).reshape(b.shape)
 
 
-def _axes(axis: Axis, ndim: int) -> tuple[int, ...]:
+def _reduced(axis: Axis, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes to reduce, as a tuple from 0 up, and the shape with their lengths set to 1."""
     if axis is None:
-        return tuple(range(ndim))
-    return np.lib.array_utils.normalize_axis_tuple(axis, ndim)
+        return tuple(range(len(shape))), (1,) * len(shape)
+    axes = normalize_axis_tuple(axis, len(shape))
+    return axes, tuple(1 if k in axes else n for k, n in enumerate(shape))

@@ -19,6 +19,7 @@ from tinyllm.autograd import Tensor, is_recording, no_grad, record, unbroadcast
 
 SEEDED = settings(derandomize=True, database=None, deadline=None)
 
+
 def leaf(data):
     return Tensor(data, requires_grad=True)
 

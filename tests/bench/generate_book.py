@@ -6,7 +6,7 @@ import sys
 import textwrap
 from pathlib import Path
 
-WORDS = "a chunk names one thought and the reader meets it where the prose explains why it is there".split()
+WORDS = ["a", "chunk", "names", "one", "thought", "where", "the", "prose", "explains", "why"]
 BLOCKS, DEPTH, STATEMENTS = 30, 4, 6
 
 

@@ -1,0 +1,56 @@
+# Tangled from book/workshop/proof.md
+"""Each chapter's tests pass with only the modules that the chapter says it needs."""
+
+import shutil
+
+import pytest
+
+from tinyllm.ol import mutation
+from tinyllm.ol.mutation import ROOT
+
+CHAPTERS = mutation.read_chapters()
+
+
+def closure(*chapters):
+    """The chapters and all that they need, directly or not."""
+    found = list(dict.fromkeys(chapters))
+    for chapter in found:
+        found += [need for need in CHAPTERS[chapter]["needs"] if need not in found]
+    return found
+
+
+def package(chapter, root):
+    """A package of the modules that a chapter's tests may use, and a copy of the tests; their path."""
+    for path in (ROOT / "tinyllm").rglob("__init__.py"):
+        copy(path, root)
+    facts = CHAPTERS[chapter]
+    for other in closure(chapter, *facts["test_needs"]):
+        copy(ROOT / CHAPTERS[other]["builds"], root)
+    return copy(ROOT / facts["tests"], root)
+
+
+def copy(path, root):
+    target = root / path.relative_to(ROOT)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():  # else its own chapter's test says so
+        shutil.copy(path, target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory):
+    jobs = []
+    for chapter in CHAPTERS:
+        root = tmp_path_factory.mktemp("alone")
+        tests = (str(package(chapter, root)),)
+        jobs.append(mutation.Job(chapter, tests, root=str(root), explain=True, seconds=120))
+    with mutation.Runner() as runner:
+        return {verdict.job: verdict for verdict in runner.run(jobs)}
+
+
+@pytest.mark.parametrize("chapter", sorted(CHAPTERS))
+def test_chapter_alone(chapter, verdicts):
+    verdict = verdicts[chapter]
+    needs = " ".join(sorted(closure(chapter, *CHAPTERS[chapter]["test_needs"])))
+    said = "\n".join([verdict.detail, *verdict.messages.values()])
+    assert verdict.state == "missed", f"with the modules of {needs}: {said}"

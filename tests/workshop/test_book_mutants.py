@@ -1,0 +1,102 @@
+# Tangled from book/workshop/proof.md
+"""Every pitfall's mutant is caught by the tests that the chapter names for it."""
+
+import ast
+
+import pytest
+
+from tinyllm.ol import mutation
+
+CHAPTERS = mutation.read_chapters()
+NAMES = [
+    f"{chapter}/{name}" for chapter in CHAPTERS for name in CHAPTERS[chapter].get("mutants", ())
+]
+
+
+@pytest.fixture(scope="module")
+def mutants():
+    found = [mutant for chapter in CHAPTERS for mutant in mutation.seeded_mutants(chapter)]
+    return {str(mutant): mutant for mutant in found}
+
+
+@pytest.fixture(scope="module")
+def verdicts(mutants):
+    """What came of each mutant, and of each chapter's module as it is."""
+    jobs = [mutation.job_for(m, only=tuple(m.facts["caught_by"])) for m in mutants.values()]
+    for chapter in dict.fromkeys(mutant.chapter for mutant in mutants.values()):
+        tests = {test for m in CHAPTERS[chapter]["mutants"].values() for test in m["caught_by"]}
+        file = str(mutation.course_tests(chapter))
+        jobs.append(mutation.Job(chapter, (file,), only=tuple(sorted(tests))))
+    with mutation.Runner() as runner:
+        return {verdict.job: verdict for verdict in runner.run(jobs)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_named_tests_catch_the_mutant(name, verdicts):
+    chapter, _, mutant = name.partition("/")
+    named = set(CHAPTERS[chapter]["mutants"][mutant]["caught_by"])
+    verdict = verdicts[name]
+    assert verdict.state == "caught", (
+        f"{name} is {verdict.state}: {verdict.detail}; {sorted(named)} should fail"
+    )
+    passed = sorted(named - verdict.failed_functions)
+    assert not passed, f"{name} names tests that do not fail: {', '.join(passed)}. {verdict.detail}"
+
+
+@pytest.mark.parametrize("chapter", sorted({name.partition("/")[0] for name in NAMES}))
+def test_the_right_module_passes_them(chapter, verdicts):
+    verdict = verdicts[chapter]
+    assert verdict.state == "missed", f"{verdict.state}: {verdict.detail} {dict(verdict.messages)}"
+
+
+SPECIFIED = {
+    "s01": {"test_split_and_merge_layout", "test_golden_torch"},
+    "s02": {"test_split_and_merge_layout", "test_golden_torch"},
+    "s03": {"test_hand_example_two_heads", "test_golden_torch"},
+    "s04": {"test_cross_attention_reads_keys_from_x_kv"},
+    "s05": {"test_mask_shapes_agree"},
+    "s06": {"test_dropout_only_in_training"},
+    "s07": {"test_load_packed_in_proj"},
+    "s08": {"test_one_head_is_projected_attention"},
+}
+
+
+SPECIFIED_TESTS = """
+    test_hand_example_two_heads test_hand_example_one_head_mixes_everything test_golden_torch
+    test_gradcheck_inputs_and_parameters test_split_and_merge_layout test_heads_are_independent
+    test_one_head_is_projected_attention test_mask_shapes_agree test_masked_keys_are_never_read
+    test_cross_attention_reads_keys_from_x_kv test_dropout_only_in_training
+    test_parameter_names_shapes_and_init test_load_packed_in_proj test_validation
+"""
+
+
+@pytest.mark.parametrize("name", SPECIFIED)
+def test_pitfalls_of_multi_head_attention(name):
+    mutants = CHAPTERS["L5.3"].get("mutants", {})
+    assert name in mutants, f"L5.3 has the mutants {list(mutants)}"
+    assert SPECIFIED[name] <= set(mutants[name]["caught_by"])
+
+
+def test_tests_of_multi_head_attention():
+    tree = ast.parse(mutation.course_tests("L5.3").read_text(encoding="utf-8"))
+    absent = set(SPECIFIED_TESTS.split()) - {getattr(node, "name", "") for node in tree.body}
+    assert not absent, f"L5.3 lacks {sorted(absent)}"
+
+
+def program(source):
+    return ast.dump(ast.parse(source))
+
+
+def test_mutants_are_distinct_programs(mutants):
+    seen = {}
+    for mutant in mutants.values():
+        right = (mutation.ROOT / mutant.path).read_text(encoding="utf-8")
+        seen.setdefault((mutant.path, program(right)), f"the module itself, {mutant.path}")
+        key = mutant.path, program(mutant.source)
+        assert key not in seen, f"{mutant} is the same program as {seen[key]}"
+        seen[key] = str(mutant)
+
+
+def test_faults_of_attention(mutants):
+    count = sum(mutant.chapter in {"L5.1", "L5.2", "L5.3"} for mutant in mutants.values())
+    assert count >= 26

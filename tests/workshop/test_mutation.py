@@ -1,0 +1,378 @@
+# Tangled from book/workshop/mutants.md
+"""The runner for mutants: patches, verdicts, and tests that misbehave."""
+
+import dataclasses
+import difflib
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tinyllm.ol import mutation
+from tinyllm.ol.mutation import Job, Mutant, PatchError, Runner, apply_patch, job_for
+
+TOY = "def double(x):\n    return 2 * x\n"
+USER = "from shop.toy import double\n\ndef quadruple(x):\n    return double(double(x))\n"
+IMPORT = "from shop.toy import double\n"
+GOOD = IMPORT + "def test_five():\n    assert double(5) == 10\n"
+
+
+@pytest.fixture(scope="module")
+def runner():
+    with Runner(workers=2) as runner:
+        yield runner
+
+
+@pytest.fixture
+def toy(tmp_path):
+    """Makes jobs: a package with one module, tests for it, and another text for the module."""
+    root = tmp_path / "a path with spaces"
+    (root / "shop").mkdir(parents=True)
+    (root / "shop" / "__init__.py").touch()
+    (root / "shop" / "toy.py").write_text(TOY)
+    (root / "shop" / "user.py").write_text(USER)
+
+    def job(tests, text=TOY, name="job", **options):
+        path = root / f"test_{name}.py"
+        path.write_text(tests)
+        return Job(name, (str(path),), {"shop.toy": ("toy.py", text)}, str(root), **options)
+
+    return job
+
+
+def one(runner, job):
+    (verdict,) = runner.run([job])
+    return verdict
+
+
+def test_patches_of_random_edits():
+    rng = random.Random(1)
+    for _ in range(200):
+        old = [
+            rng.choice(["a", "b", "", "@@ -1 +1 @@", "-x", "+y", "\f"]) + "\n" for _ in range(12)
+        ]
+        new = [line for line in old if rng.random() < 0.8]
+        for _ in range(rng.randrange(3)):
+            new.insert(rng.randrange(len(new) + 1), f"{rng.random()}\n")
+        for lines in (old, new):
+            if lines and rng.random() < 0.3:
+                lines[-1] = lines[-1].removesuffix("\n") or "end"
+        patch = unified(old, new)
+        assert not patch or apply_patch("".join(old), patch) == "".join(new)
+
+
+def unified(old, new, context=3):
+    rows = difflib.unified_diff(old, new, "a/f", "b/f", n=context)
+    return "".join(r if r.endswith("\n") else f"{r}\n\\ No newline at end of file\n" for r in rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a\nb\n", "line 2 is 'b', where the patch has 'c'"),
+        ("a\n", "line 2 is past the end, where the patch has 'c'"),
+        ("\na\nc\n", "line 1 is '', where the patch has 'a'"),
+    ],
+)
+def test_patch_for_another_text(text, says):
+    with pytest.raises(PatchError, match=says):
+        apply_patch(text, "@@ -1,2 +1,2 @@\n a\n-c\n+d\n")
+
+
+@pytest.mark.parametrize(
+    ("patch", "says"),
+    [
+        ("", "no hunk"),
+        ("--- a/f\n+++ b/f\n", "no hunk"),
+        ("@@ -1,2 +1,2 @@\n a\n", "ends within the hunk @@ -1,2"),
+        ("@@ -1,2 +1,2 @@\n a\nc\n", "line 3 of the patch begins with 'c'"),
+    ],
+)
+def test_damaged_patch(patch, says):
+    with pytest.raises(PatchError, match=says):
+        apply_patch("a\nc\n", patch)
+
+
+def test_patch_without_the_space_of_empty_lines():
+    assert apply_patch("\na\n", "@@ -1,2 +1,2 @@\n\n-a\n+b\n") == "\nb\n"
+
+
+def test_names_imported_from_the_module_are_the_mutants(runner, toy):
+    tests = GOOD + "from shop.user import quadruple\ndef test_user(): assert quadruple(1) == 4\n"
+    right, wrong = toy(tests), toy(tests, TOY.replace("2 *", "3 *"), "wrong")
+    verdicts = {verdict.job: verdict for verdict in runner.run([right, wrong])}
+    assert verdicts["job"].state == "missed"
+    assert verdicts["job"].passed == ("test_job.py::test_five", "test_job.py::test_user")
+    assert verdicts["wrong"].state == "caught"
+    assert verdicts["wrong"].failed_functions == {"test_five", "test_user"}
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("def double(x:\n", "SyntaxError"),
+        ("1 / 0\n", "ZeroDivisionError"),
+        ("import absent_module\n", "No module named 'absent_module'"),
+        ("raise SystemExit\n", "SystemExit"),
+    ],
+)
+def test_unbuildable(runner, toy, text, says):
+    verdict = one(runner, toy(GOOD, text))
+    assert (verdict.state, verdict.failed, verdict.passed) == ("unbuildable", (), ())
+    assert says in verdict.detail
+
+
+@pytest.mark.parametrize(
+    ("tests", "says"),
+    [
+        ("", "no test was run"),
+        ("import pytest\n@pytest.mark.skip\ndef test_a(): pass\n", "no test was run"),
+        (GOOD + "import absent_module\n", "No module named 'absent_module'"),
+        (GOOD + "assert double(1) == 3\n", "test_job.py cannot be imported"),
+        (GOOD + "def test_b(:\n", "SyntaxError"),
+    ],
+)
+def test_tests_that_cannot_be_run_catch_nothing(runner, toy, tests, says):
+    verdict = one(runner, toy(tests))
+    assert (verdict.state, verdict.failed) == ("crashed", ())
+    assert says in verdict.detail
+
+
+def test_what_is_set_up_for_a_test_belongs_to_it(runner, toy):
+    tests = GOOD + "import pytest\n@pytest.fixture\ndef six(): assert double(3) == 6\n"
+    tests += "def test_six(six): pass\n"
+    assert one(runner, toy(tests)).state == "missed"
+    verdict = one(runner, toy(tests, TOY.replace("2 * x", "10")))
+    assert (verdict.state, verdict.failed) == ("caught", ("test_job.py::test_six",))
+
+
+def test_warnings_are_failures(runner, toy):
+    tests = "import warnings\ndef test_a(): warnings.warn('old', DeprecationWarning)\n"
+    verdict = one(runner, toy(tests))
+    assert verdict.state == "caught"
+    assert verdict.messages == {"test_job.py::test_a": "DeprecationWarning: old"}
+
+
+CHANCE = """
+import random
+import numpy as np
+from hypothesis import given, strategies as st
+seen = []
+@given(st.integers())
+def test_draw(n): seen.append(n)
+def test_show(): assert not [seen, random.random(), np.random.rand(), hash("a")]
+"""
+
+
+def test_chance_is_the_same_in_every_run(runner, toy):
+    jobs = [toy(CHANCE, explain=True) for _ in range(3)]
+    verdicts = [dataclasses.replace(verdict, seconds=0.0) for verdict in runner.run(jobs)]
+    assert "assert not [[0, " in next(iter(verdicts[0].messages.values()))
+    assert verdicts[0] == verdicts[1] == verdicts[2]
+
+
+def test_spawned_processes_give_the_same_verdicts(toy):
+    jobs = [
+        toy(GOOD, name="right"),
+        toy(GOOD, TOY.replace("2", "3"), "wrong", explain=True),
+        toy(GOOD, "def double(x:\n", "unbuildable"),
+        toy(CHANCE, name="chance", explain=True),
+        toy("def test_a():\n    while True: pass\n", name="loop", seconds=1),
+        toy("import os\ndef test_a(): os._exit(0)\n", name="exit"),
+        toy("import os\ndef test_a(): os.abort()\n", name="abort"),
+        toy("", name="empty"),
+    ]
+    seen = []
+    for method in ("fork", "spawn"):
+        with Runner(method=method) as runner:
+            verdicts = {v.job: dataclasses.replace(v, seconds=0.0) for v in runner.run(jobs)}
+        seen.append([verdicts[job.name] for job in jobs])
+    assert seen[0] == seen[1]
+    states = [
+        "missed",
+        "caught",
+        "unbuildable",
+        "caught",
+        "timeout",
+        "crashed",
+        "crashed",
+        "crashed",
+    ]
+    assert [verdict.state for verdict in seen[0]] == states
+
+
+@pytest.mark.parametrize(
+    ("body", "state", "says"),
+    [
+        ("os._exit(0)", "crashed", "ended during test_job.py::test_bad with exit status 0"),
+        ("os.kill(os.getpid(), 9)", "crashed", "with SIGKILL"),
+        ("os.abort()", "crashed", "with SIGABRT"),
+        ("list(iter(int, 1))", "timeout", "stopped after 1 s during test_job.py::test_bad"),
+        ("raise KeyboardInterrupt", "crashed", "a test stopped the run: KeyboardInterrupt"),
+        ("pytest.exit('enough', 0)", "crashed", "a test stopped the run: Exit"),
+        ("sys.exit(0)", "caught", ""),
+        ("print('{\"end\": 0}', flush=True); os._exit(0)", "crashed", "ended during"),
+        ("[write(n) for n in range(3, 40)]; os._exit(0)", "crashed", "ended during"),
+    ],
+)
+def test_misbehaviour(runner, toy, body, state, says):
+    tests = f"""
+import contextlib, os, pytest, sys
+def write(n):
+    with contextlib.suppress(OSError):
+        os.write(n, b'{{"failed": "test_job.py::test_a", "message": ""}}\\n{{"end": 1}}\\n')
+def test_bad(): {body}
+"""
+    bad, good = toy(tests, name="job", seconds=1), toy(GOOD, name="good")
+    verdicts = {verdict.job: verdict for verdict in runner.run([bad, good])}
+    assert verdicts["good"].state == "missed"
+    assert verdicts["job"].state == state
+    assert says in verdicts["job"].detail
+    assert bool(verdicts["job"].failed) == (state == "caught")
+
+
+def test_a_test_that_sleeps_is_stopped_by_the_clock(runner, toy):
+    begun = time.monotonic()
+    verdict = one(runner, toy("import time\ndef test_a(): time.sleep(600)\n", seconds=0.25))
+    assert verdict.state == "timeout"
+    assert time.monotonic() - begun < 60
+
+
+def test_what_a_test_has_started_ends_with_it(runner, toy, tmp_path):
+    alive = str(tmp_path / "alive")
+    os.mkfifo(alive)
+    reader = os.open(alive, os.O_RDONLY | os.O_NONBLOCK)
+    code = f"import time; writer = open({alive!r}, 'w'); print(flush=True); time.sleep(50)"
+    tests = f"""
+import subprocess, sys
+kept = []
+def test_a():
+    kept.append(subprocess.Popen([sys.executable, "-c", {code!r}], stdout=subprocess.PIPE))
+    kept[0].stdout.readline()
+"""
+    begun = time.monotonic()
+    assert one(runner, toy(tests)).state == "missed"
+    os.set_blocking(reader, True)
+    assert os.read(reader, 1) == b""  # there is no writer any more
+    os.close(reader)
+    assert time.monotonic() - begun < 50
+
+
+def test_a_test_that_ends_the_parent_costs_its_own_verdict(toy):
+    tests = "import os, signal\ndef test_a(): os.kill(os.getppid(), signal.SIGKILL)\n"
+    with Runner(workers=1, method="fork") as runner:
+        jobs = [toy(GOOD, name="first"), toy(tests, name="bad"), toy(GOOD, name="last")]
+        verdicts = list(runner.run(jobs))
+    assert [verdict.state for verdict in verdicts] == ["missed", "crashed", "missed"]
+    assert "the parent process ended with SIGKILL" in verdicts[1].detail
+
+
+def test_closing_stops_what_still_runs(toy):
+    runner = Runner(workers=1, method="fork")
+    jobs = [toy(GOOD, name="a"), toy("def test_a():\n    while True: pass\n", name="b")]
+    assert next(runner.run(jobs)).job == "a"
+    folder = Path(runner._folder.name)
+    runner.close()
+    assert not folder.exists()
+
+
+def test_a_failure_before_a_crash_counts(runner, toy):
+    tests = GOOD + "import os\ndef test_then(): os._exit(0)\n"
+    verdict = one(runner, toy(tests, TOY.replace("2", "3")))
+    assert verdict.state == "caught"
+    assert "ended during test_job.py::test_then" in verdict.detail
+
+
+MANY = (
+    IMPORT
+    + """
+import pytest
+def test_a(): pass
+@pytest.mark.parametrize("x", [0, 1, 2])
+def test_b(x): assert double(x) == 2 * x
+class TestC:
+    def test_c(self): assert double(3) == 6
+"""
+)
+
+
+def test_only_and_first_choose_by_function(runner, toy):
+    wrong = TOY.replace("2 *", "3 *")
+    assert one(runner, toy(MANY, wrong, only=("test_a",))).state == "missed"
+    verdict = one(runner, toy(MANY, wrong, only=("test_b", "test_c")))
+    assert verdict.passed == ("test_job.py::test_b[0]",)
+    assert verdict.failed_functions == {"test_b", "test_c"}
+    verdict = one(runner, toy(MANY, wrong, first=("test_c",), stop=True))
+    assert verdict.failed == ("test_job.py::TestC::test_c",)
+    assert verdict.passed == ()
+
+
+def test_a_name_without_a_test_is_a_problem(runner, toy):
+    verdict = one(runner, toy(MANY, only=("test_a", "test_d")))
+    assert verdict.state == "crashed"
+    assert verdict.detail == "no test is called test_d"
+
+
+def test_an_edited_test_is_read_again(runner, toy):
+    for number, state in [(10, "missed"), (11, "caught"), (10, "missed")]:
+        tests = IMPORT + f"def test_five(): assert double(5) == {number}\n"
+        assert one(runner, toy(tests)).state == state
+
+
+def test_explained_failures_show_values(runner, toy):
+    verdict = one(runner, toy(GOOD, TOY.replace("2", "3"), explain=True))
+    assert "assert 15 == 10" in verdict.messages["test_job.py::test_five"]
+
+
+def test_mutants_of_the_package():
+    chapters = mutation.read_chapters()
+    mutants = [mutant for chapter in chapters for mutant in mutation.seeded_mutants(chapter)]
+    assert mutants
+    for mutant in mutants:
+        original = (mutation.ROOT / mutant.path).read_text(encoding="utf-8")
+        assert mutant.source != original
+        compile(mutant.source, str(mutant), "exec")
+        (file,) = job_for(mutant).tests
+        assert os.path.exists(file)
+
+
+def test_module_of_a_path():
+    assert Mutant("L9.1", "s01", "tinyllm/num/pcg32.py", "", {}).module == "tinyllm.num.pcg32"
+    assert Mutant("L9.1", "s01", "tinyllm/num/__init__.py", "", {}).module == "tinyllm.num"
+
+
+def test_a_misfit_names_the_mutant(tmp_path, monkeypatch):
+    monkeypatch.setattr(mutation, "HERE", tmp_path)
+    (tmp_path / "chapters.toml").write_text('["L9.1".mutants.s01]\npitfall = "a"\n')
+    (tmp_path / "mutants" / "L9.1").mkdir(parents=True)
+    patch = tmp_path / "mutants" / "L9.1" / "s01.patch"
+    patch.write_text(
+        "--- a/tinyllm/ol/__init__.py\n+++ b/tinyllm/ol/__init__.py\n@@ -9 +9 @@\n-a\n+b\n"
+    )
+    with pytest.raises(PatchError, match=r"mutant L9\.1/s01: .* line .* is past the end"):
+        mutation.seeded_mutants("L9.1")
+    patch.write_text("@@ -9 +9 @@\n-a\n+b\n")
+    with pytest.raises(PatchError, match=r"mutant L9\.1/s01: the line that names the file"):
+        mutation.seeded_mutants("L9.1")
+
+
+def test_asking_imports_nothing_heavy():
+    code = "import sys, tinyllm.ol.mutation; print({'numpy', 'pytest', 'torch'} & set(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=mutation.ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "set()\n"
+
+
+def test_without_pytest_the_runner_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(mutation.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(RuntimeError, match="pip install 'tinyllm-book\\[test\\]'"):
+        Runner()

@@ -1,0 +1,62 @@
+# Tangled from book/0-foundations/L0.2-shapes.md
+"""L0.2 Shapes: operations that move numbers without changing them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+from tinyllm import autograd
+from tinyllm.autograd import AnyTensor
+
+__all__ = ["Tensor", "concatenate", "stack"]
+
+class Tensor(autograd.Tensor):
+    """A tensor that can be rearranged, indexed and joined.
+
+    All operations can be differentiated, work on any memory layout and dtype, and read places in
+    row-major order. Lengths and orders are given as f(2, 3) or as f((2, 3)).
+    """
+
+    __slots__ = ()
+
+    def reshape(self, *shape: int | Sequence[int]) -> Self:
+        """The numbers in row-major order, in another shape; one length may be -1, to be worked out.
+
+        A view where there is one. ValueError if the numbers do not fit.
+        """
+    def transpose(self, *order: int | Sequence[int]) -> Self:
+        """Axis k of the result is axis order[k] of this tensor; no order: all axes reversed.
+
+        A view. Axes may be negative. ValueError unless each axis is named once.
+        """
+    def swapaxes(self, first: int, second: int) -> Self:
+        """Two axes exchanged, a view. ValueError for an axis that is not there."""
+    @property
+    def T(self) -> Self:
+        """A matrix transposed, a view. ValueError unless there are two axes."""
+    def broadcast_to(self, *shape: int | Sequence[int]) -> Self:
+        """Repeated along new axes in front and along axes of length 1; a read-only view.
+
+        ValueError if this tensor's shape does not broadcast to `shape`.
+        """
+    def __getitem__(self, index: Any) -> Self:
+        """numpy's indexing, by integers, slices, None, ..., masks, and arrays or tensors of integers.
+
+        A place that is picked n times gets n shares of gradient. The index is copied. IndexError as
+        numpy raises it.
+        """
+    def __len__(self) -> int:
+        """The length of the first axis. TypeError if there is none."""
+    def __iter__(self) -> Iterator[Self]:
+        """The entries along the first axis."""
+    def __contains__(self, item: object) -> bool:
+        """Raises TypeError: tensors are compared by identity, so the answer would mislead."""
+
+def concatenate(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
+    """Tensors end to end along an axis that they have; all other lengths must agree.
+
+    The dtype is numpy's of all parts; each part's gradient has the part's. ValueError for shapes
+    that do not fit and for no tensors, TypeError for anything that is no tensor.
+    """
+
+def stack(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
+    """Tensors of one shape side by side along a new axis; errors as `concatenate`."""
