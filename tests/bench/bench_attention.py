@@ -68,7 +68,9 @@ def sides(B, T, d, H):
 
     np.testing.assert_allclose(our_step().data, torch_step().detach(), atol=1e-4)
     np.testing.assert_allclose(b.grad, a.grad, atol=1e-4)
-    np.testing.assert_allclose(ours.k_proj.weight.grad, theirs.in_proj_weight.grad[d : 2 * d], atol=2e-2)
+    np.testing.assert_allclose(
+        ours.k_proj.weight.grad, theirs.in_proj_weight.grad[d : 2 * d], atol=2e-2
+    )
     return torch_step, our_step
 
 
