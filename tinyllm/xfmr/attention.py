@@ -128,7 +128,7 @@ def _context(weights: Tensor, v: Tensor, allowed: Mask | None) -> Tensor:
 
 
 def bool_mask(mask: ArrayLike) -> Mask:
-    """The mask as a bool array, True = may attend; TypeError for any other dtype."""
+    """A mask [...] as a bool array of its shape, True = may attend; TypeError for other dtypes."""
     array = np.asarray(mask)
     if array.dtype != np.bool_:
         raise TypeError(

@@ -198,6 +198,7 @@ class MultiHeadAttention(Module):
         self.load_state_dict(state, strict=False)
 
     def extra_repr(self) -> str:
+        """What repr() shows: d_model, n_heads and dropout."""
         return f"{self.d_model}, n_heads={self.n_heads}, dropout={self.dropout}"
 
 

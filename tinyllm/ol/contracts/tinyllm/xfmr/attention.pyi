@@ -64,7 +64,7 @@ def attention_packed(
     """
 
 def bool_mask(mask: ArrayLike) -> NDArray[bool_]:
-    """The mask as a bool array, True = may attend; TypeError for any other dtype."""
+    """A mask [...] as a bool array of its shape, True = may attend; TypeError for other dtypes."""
 
 def masked_softmax(scores: Tensor, mask: ArrayLike | None = None) -> Tensor:
     """Softmax over the last axis of what `mask` allows; exactly 0 elsewhere.

@@ -81,4 +81,5 @@ class MultiHeadAttention(Module):
         shapes and for a bias that the module has no place for.
         """
 
-    def extra_repr(self) -> str: ...
+    def extra_repr(self) -> str:
+        """What repr() shows: d_model, n_heads and dropout."""
