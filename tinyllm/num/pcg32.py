@@ -271,7 +271,7 @@ class PCG32:
         shape: int | Sequence[int] = (),
         dtype: DTypeLike = np.float32,
     ) -> NDArray[Any]:
-        """Normally distributed numbers by inversion, the same bits on every platform.
+        """Normally distributed numbers, an array of `shape`, the same bits on every platform.
 
         An array of `shape`; one draw for a float32 (at most 6.4 standard deviations from the
         mean), two for a float64 (at most 8.3). Computed in float64, rounded at the end.

@@ -75,7 +75,7 @@ class PCG32:
         shape: int | Sequence[int] = (),
         dtype: DTypeLike = ...,
     ) -> NDArray[Any]:
-        """Normally distributed numbers by inversion, the same bits on every platform.
+        """Normally distributed numbers, an array of `shape`, the same bits on every platform.
 
         mean + std * z, where z is the standard normal number below which lies a probability of
         (k + 1/2) / 2**b: k is one draw and b = 32 for float32 (the default), k is the 53 bits of
