@@ -129,7 +129,7 @@ def find_chapters(sources) -> list[tuple[str, str]]:
 def read_chapter(path: str, book: Book) -> str | None:
     """A chapter's text with LF line ends and no byte order mark; None, and a fault, when it is not UTF-8."""
     try:
-        with open(path, "rb") as file:
+        with open(path, "rb", buffering=0) as file:
             data = file.read().removeprefix(b"\xef\xbb\xbf")
         text = data.decode().replace("\r\n", "\n")
         if "\r" in text and "\n" not in text:
@@ -1273,13 +1273,16 @@ def make_plan(
 ) -> Plan:
     """Compare what the book makes with what is on disk; what is wrong with a target's place becomes a fault."""
     plan, disk = Plan(), Disk(root)
-    chapters = {os.path.realpath(chapter.path) for chapter in book.chapters}
     homes = tuple(os.path.realpath(source) + os.sep for source in sources if os.path.isdir(source))
+    names = {os.path.basename(chapter.path) for chapter in book.chapters}
 
     def is_source(path):
+        markdown = path.endswith((".md", ".markdown"))
+        if not markdown and path.rpartition("/")[2] not in names:
+            return False
         full = os.path.join(disk.root, path)
-        in_book = path.endswith((".md", ".markdown")) and full.startswith(homes or ("\0",))
-        return in_book or full in chapters
+        chapters = (os.path.realpath(chapter.path) for chapter in book.chapters)
+        return markdown and full.startswith(homes or ("\0",)) or full in chapters
 
     for path in known:
         kind = "made" if path in made or is_source(path) else disk.look(path, ())
@@ -1377,10 +1380,12 @@ class Swap:
 
     def __init__(self):
         self.undo: list[tuple] = []
+        self.folders: set[str] = set()
 
-    def replace(self, staged: str, place: str, kept: str) -> None:
+    def replace(self, staged: str, place: str, kept: str | None) -> None:
+        """Move a file to its place; `kept` is where to keep what is there, None when nothing is."""
         self.make_folder(os.path.dirname(place))
-        if not os.path.lexists(place):
+        if kept is None:
             move(staged, place)
             self.undo.append((os.remove, place))
             return
@@ -1399,6 +1404,9 @@ class Swap:
         self.undo.append((os.chmod, place, before))
 
     def make_folder(self, folder: str) -> None:
+        if folder in self.folders:
+            return
+        self.folders.add(folder)
         if folder and not os.path.isdir(folder):
             self.make_folder(os.path.dirname(folder))
             os.mkdir(folder)
@@ -1448,7 +1456,8 @@ def carry_out(
             if mode is not None:
                 os.chmod(f"{staging}/{number}", mode)
         write_new(f"{staging}/record", record_text(both).encode())
-        swap.replace(f"{staging}/record", record, f"{staging}/old-record")
+        kept = f"{staging}/old-record" if os.path.lexists(record) else None
+        swap.replace(f"{staging}/record", record, kept)
         change_places(swap, root, staging, writes, deletes)
         for path, mode in plan.modes.items():
             swap.chmod(os.path.join(root, path), mode)
@@ -1493,7 +1502,8 @@ def change_places(swap: Swap, root: str, staging: str, writes, deletes) -> None:
         full = os.path.join(root, path)
         if old is None and os.path.isdir(full):  # only folders and bytecode, as the plan has seen
             swap.set_aside(full, f"{staging}/husk-{number}")
-        swap.replace(f"{staging}/{number}", full, f"{staging}/old-{number}")
+        kept = None if old is None else f"{staging}/old-{number}"
+        swap.replace(f"{staging}/{number}", full, kept)
 
 
 def remove_empty_folders(root: str, deleted) -> None:
