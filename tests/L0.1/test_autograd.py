@@ -360,7 +360,7 @@ def test_gradients_share_no_memory():
     a, b, d, e, f, h = leaves
     z = (a + b) - d.astype("f8") + e * 1 + (f + f)
     z.backward(c)
-    h.backward(c)  # a leaf of its own accord
+    h.backward(np.asfortranarray(c))  # a leaf of its own accord
     arrays = [c, z.data] + [t.data for t in leaves] + [t.grad for t in leaves]
     for one, other in itertools.combinations(arrays, 2):
         assert not np.shares_memory(one, other)

@@ -66,9 +66,9 @@ class Tensor:
 
         `cotangent`: this tensor's shape (else ValueError), a dtype that casts to this one's within
         its kind (else TypeError); None means 1 and wants a tensor of size 1 (else ValueError).
-        The stored gradients share no memory with anything. The walked graph is released unless
-        `retain_graph`; a released one raises RuntimeError before any gradient changes. RuntimeError
-        also if this tensor does not require grad. Any depth: no recursion.
+        The stored gradients are in C order and share no memory with anything. The walked graph is
+        released unless `retain_graph`; a released one raises RuntimeError before any gradient
+        changes. RuntimeError also if this tensor does not require grad. Any depth: no recursion.
         """
     def detach(self) -> Self:
         """A leaf that does not require grad and looks at the same array."""
