@@ -1,16 +1,22 @@
 # Tangled from book/workshop/benchmarks.md
-"""CPU time and peak memory of the tangler against a bare reader and, where it is installed, Entangled."""
+"""CPU time and peak memory of the tangler against a bare reader and, where it is installed, Entangled.
+
+python tests/bench/bench_tangle.py [--write]     --write puts the table into the chapter
+"""
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+from datetime import date
 from pathlib import Path
 
 HERE = Path(__file__).parent
 TANGLE = HERE.parents[1] / "tangle.py"
+CHAPTER = HERE.parents[1] / "book/workshop/benchmarks.md"
 ROUNDS = 9
 
 
@@ -48,31 +54,34 @@ def rivals(book):
     return found
 
 
-def main():
-    print(
-        f"tangling, {platform.system()} {platform.machine()}, Python {platform.python_version()},"
-    )
-    print(f"{os.cpu_count()} cores, one process at a time, least of {ROUNDS} runs each\n")
-    print(f"{'book':<26}{'program':<14}{'CPU ms':>8}{'ratio':>8}{'peak MiB':>10}")
+def measured():
+    """The lines of the table, and under what circumstances it was measured."""
+    yield f"{'book':<26}{'program':<14}{'CPU ms':>8}{'ratio':>8}{'peak MiB':>10}"
     with tempfile.TemporaryDirectory() as scratch:
         for chapters in (20, 200):
             book = Path(scratch, f"book{chapters}")
-            subprocess.run(
-                [sys.executable, HERE / "generate_book.py", book, str(chapters)], check=True
-            )
+            generator = [sys.executable, HERE / "generate_book.py", book, str(chapters)]
+            subprocess.run(generator, check=True)
             commands = rivals(book)
             runs = {name: [] for name in commands}
             for _ in range(ROUNDS):
                 for name, command in commands.items():
                     runs[name].append(run(command, Path(scratch, "out")))
             least = min(cpu for cpu, _ in runs["bare reader"])
-            for name, measured in runs.items():
-                cpu, peak = min(c for c, _ in measured), max(m for _, m in measured)
-                title = (
-                    f"{30 * chapters} blocks, {chapters} chapters" if name == "bare reader" else ""
-                )
-                print(f"{title:<26}{name:<14}{cpu:>8.0f}{cpu / least:>8.2f}{peak:>10.1f}")
+            title = f"{30 * chapters} blocks, {chapters} chapters"
+            for name, times in runs.items():
+                cpu, peak = min(c for c, _ in times), max(m for _, m in times)
+                yield f"{title:<26}{name:<14}{cpu:>8.0f}{cpu / least:>8.2f}{peak:>10.1f}"
+                title = ""
+    yield ""
+    yield f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, one process at a time,"
+    yield f"Python {platform.python_version()}; least of {ROUNDS} runs each; {date.today()}"
 
 
 if __name__ == "__main__":
-    main()
+    table = "\n".join(measured())
+    print(table)
+    if "--write" in sys.argv:
+        text = CHAPTER.read_text(encoding="utf-8")
+        block = re.compile(r"(?<=^```text \{\.measured #tangle-cost\}\n).*?(?=^```$)", re.M | re.S)
+        CHAPTER.write_text(block.sub(lambda _: table + "\n", text), encoding="utf-8")
