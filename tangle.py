@@ -649,31 +649,35 @@ def check_references(book: Book) -> None:
     """Split every chunk into its items; find undefined and unused chunks, cycles, and text that is nearly a reference."""
     chunks, used = book.chunks, set(book.targets.values())
     order = dict(zip(chunks, range(len(chunks))))
-    only_forward = True
+    only_forward, is_tree = True, True
     for name, blocks in chunks.items():
+        items: list[tuple] = []
+        book.items[name] = items
+        for block in blocks:
+            if "<<" in block.body:
+                items += split_items(block, chunks)
+            elif block.body:
+                items.append((block, 0, block.body, None, None))
         here = order[name]
-        items = book.items[name] = split_items(blocks[0], chunks)
-        for block in blocks[1:]:
-            items += split_items(block, chunks)
         for block, start, text, referred, _ in items:
             if referred is None:
                 if "<<" in text:
                     warn_almost(book, block, start, text)
             elif referred in order:
-                used.add(referred)
+                is_tree = is_tree and referred not in used
                 only_forward = only_forward and here < order[referred]
+                used.add(referred)
             else:
                 line = line_of(block, start)
-                book.fault(block, f"chunk {referred!r} is undefined{nearest(book, referred)}", line)
+                wrong = f"chunk {referred!r} is undefined{nearest(book, referred)}"
+                book.fault(block, wrong, line)
     for name in chunks.keys() - used:
         block = chunks[name][0]
         if not block.classes:  # {.figure} and the like are run by somebody else
             book.warn(block, f"chunk {name!r} is used nowhere, so its code is in no file")
-    if only_forward:  # references to chunks that come later close no circle
-        check_sizes(book, reversed(chunks))
-    else:
-        done = check_cycles(book)
-        check_sizes(book, done if not book.faults else ())
+    order_of_sizes = reversed(chunks) if only_forward else check_cycles(book)
+    if not is_tree and not book.faults:  # where no chunk is used twice, no file outgrows the book
+        check_sizes(book, order_of_sizes)
 
 
 def line_of(block: Block, start: int) -> int:
