@@ -464,7 +464,7 @@ PIECES = [
         b"file=a}",
         b"file=A}",
         b"file=../x}",
-        b"file=/tmp/x}",
+        b"file=/tmp/no-such-tangle}",
         b"file=.git/x}",
         b'file="',
     ],
@@ -593,7 +593,7 @@ def test_no_bytes_break_the_tangler(chapters, options, data):
         assert start.items() <= one.snapshot().items()
         assert (one.root.parent / "x").read_text() == "mine\n"
         assert len(list(one.root.parent.iterdir())) == 2
-        assert not Path("/tmp/x").exists()
+        assert not Path("/tmp/no-such-tangle").exists()
 
 
 def check_lines(one, options):
