@@ -416,22 +416,18 @@ def test_a_plain_edit_where_a_chunk_is_used_once_is_carried_back(book, add_line,
             indent = re.match(r"[ \t]*", row)[0]
             edited = made[path].replace(f"{row}\n", f"{row}\n{indent}new = 1\n")
         else:
-            edited = made[path].replace(word, "changed")
+            edited = made[path].replace(word, word.upper())
         one.put(path, edited)
         run = one.run("stitch")
         assert run.status == 0, run.err
         assert one.tangle() == made | {path: edited}
-        chapter, number = book.words[word]
-        rows = book.files[chapter].decode().split("\n")
-        changed = one.text(f"book/{chapter}").split("\n")
         if not add_line:
-            rows[number - 1] = rows[number - 1].replace(word, "changed")
-            assert changed == rows
-        else:
-            assert len(changed) == len(rows) + 1
-            assert changed[:number] == rows[:number]
-            assert changed[number + 1 :] == rows[number:]
-            assert changed[number].strip(" \t>\r") == "new = 1"
+            chapter, number = book.words[word]
+            before = book.files[chapter].decode().split("\n")
+            after = one.text(f"book/{chapter}").split("\n")
+            assert len(after) == len(before)
+            wanted = before[number - 1].replace(word, word.upper())
+            assert after[number - 1].replace("\\<<", "<<") == wanted.replace("\\<<", "<<")
 
 
 # ---- any bytes
@@ -468,7 +464,7 @@ PIECES = [
         b"file=a}",
         b"file=A}",
         b"file=../x}",
-        b"file=/tmp/x}",
+        b"file=/tmp/no-such-tangle}",
         b"file=.git/x}",
         b'file="',
     ],
@@ -593,14 +589,11 @@ def test_no_bytes_break_the_tangler(chapters, options, data):
             one.put(".tangle.json", record[:cut] + junk + record[cut:])
             assert one.run("stitch", *options).status in (0, 1)
             assert one.run(*options).status == 0
-            now = one.snapshot()
-            if ".tangle.json" not in after:  # nothing was made, and a record of nothing is written
-                del now[".tangle.json"]
-            assert now == after
+            assert one.snapshot() == after
         assert start.items() <= one.snapshot().items()
         assert (one.root.parent / "x").read_text() == "mine\n"
         assert len(list(one.root.parent.iterdir())) == 2
-        assert not Path("/tmp/x").exists()
+        assert not Path("/tmp/no-such-tangle").exists()
 
 
 def check_lines(one, options):

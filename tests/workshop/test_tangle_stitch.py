@@ -182,6 +182,21 @@ EDITS = {  # book, a.py after the edit, book after stitch
         "g(1) + 1\n",
         CALL.replace("f(", "g(") + chunk("args", "1\n"),
     ),
+    "in front of a reference to an empty chunk": (
+        target("a.py", "x<<hook>>\ny\n") + chunk("hook", ""),
+        "new\ny\n",
+        target("a.py", "new<<hook>>\ny\n") + chunk("hook", ""),
+    ),
+    "in front of a reference to a blank line": (
+        CALL + chunk("args", "\n1\n"),
+        "g(\n  1) + 1\n",
+        CALL.replace("f(", "g(") + chunk("args", "\n1\n"),
+    ),
+    "on both sides of a reference to an empty chunk": (
+        target("a.py", "x\n<<hook>>\ny\n") + chunk("hook", ""),
+        "one\ntwo\n",
+        target("a.py", "one\n<<hook>>\ntwo\n") + chunk("hook", ""),
+    ),
     "behind a reference inside a line": (
         CALL + chunk("args", "1,\n2\n"),
         "f(1,\n  2) + 5\n",
