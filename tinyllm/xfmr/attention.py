@@ -32,6 +32,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 Part: TypeAlias = tuple[slice, ...]  # one slice for each axis in front of the last two
 
 BLOCK = 1 << 18  # scores worked on at a time: 1 MiB in float32
+FEW = 1024  # numbers of a head that are as quickly read from where they lie as copied
 LEAST_ROWS = 32  # of a block: products of fewer rows are slow, however long these are
 TILE = (256, 512)  # query rows and keys of a block in the backward pass, which holds two
 SAFE = 16.0  # scores up to this size need no shift: e^16 is 9e6, e^-16 is 1e-7
@@ -156,7 +157,11 @@ def _cast(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
 
 
 def _checked(
-    q: Tensor, k: Tensor, v: Tensor, mask: ArrayLike | None, scale: float | None
+    q: Tensor | Array,
+    k: Tensor | Array,
+    v: Tensor | Array,
+    mask: ArrayLike | None,
+    scale: float | None,
 ) -> tuple[tuple[int, ...], Mask | None, float]:
     """The scores' shape, the mask seen in that shape, and the scale."""
     shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
@@ -309,10 +314,10 @@ def attention_packed(
         raise ValueError(f"attention_packed: wants [..., 3H, T, d], got {list(qkv.shape)}")
     n = qkv.shape[-3] // 3
     thirds = [np.s_[..., i * n : (i + 1) * n, :, :] for i in range(3)]
-    q, k, v = (Tensor(qkv.data[third]) for third in thirds)
+    q, k, v = (qkv.data[third] for third in thirds)
     _, allowed, scale = _checked(q, k, v, mask, scale)
     keep = is_recording() and qkv.requires_grad
-    run = _Blockwise((q.data, k.data, v.data), allowed, scale, (dropout, rng), rows, keep)
+    run = _Blockwise((q, k, v), allowed, scale, (dropout, rng), rows, keep)
 
     def backward(grad: Array) -> tuple[Array]:
         whole = np.empty_like(qkv.data, dtype=run.dtype)
@@ -384,8 +389,8 @@ class _Blockwise:
 
     def _forward(self, part: Part) -> None:
         """Fill in the output and the sums of one part."""
-        v = self.v[part]
-        keys_T = np.multiply(self.k[part].swapaxes(-1, -2), self.scale, order="C")  # [..., d, Tk]
+        v = _near(self.v[part])
+        keys_T = _turned(_near(self.k[part]), self.scale)  # [..., d, Tk]
         buffer = _Buffer(self.dtype)
         for rows in self._cut(part, max(LEAST_ROWS, BLOCK // self.shape[-1]), self.shape[-1])[0]:
             out, total = self.out[part][..., rows, :], self.total[part][..., rows, :]
@@ -469,18 +474,18 @@ class _Blockwise:
 
     def _backward(self, part: Part, grad: Array, into: Sequence[Array]) -> None:
         """Fill in the gradients of one part."""
-        q, k, v = self.q[part], self.k[part], self.v[part]
+        q, k, v = _near(self.q[part]), _near(self.k[part]), _near(self.v[part])
         row_blocks, key_blocks = self._cut(part, *TILE)
         alone = len(row_blocks) == len(key_blocks) == 1
         dq, dk, dv = into if alone else [np.zeros(x.shape, self.dtype) for x in into]
         add = _product_into if alone else _add_product
         buffers = _Buffer(self.dtype), _Buffer(self.dtype)
         with _quiet(self.allowed):
-            g = grad / self.total[part]  # [..., Tq, dv]
+            g = _near(grad / self.total[part])  # [..., Tq, dv]
             delta = np.einsum("...c,...c->...", g, self.out[part])[..., None]  # eq. delta
             delta *= self.scale
-            keys_T = None if self.keep else np.multiply(k.swapaxes(-1, -2), self.scale, order="C")
-            values_T = np.multiply(v.swapaxes(-1, -2), self.scale, order="C")  # [..., dv, Tk]
+            keys_T = None if self.keep else _turned(k, self.scale)
+            values_T = _turned(v, self.scale)  # [..., dv, Tk]
             for rows, keys in itertools.product(row_blocks, key_blocks):
                 allowed = None
                 if self.allowed is not None:
@@ -528,6 +533,17 @@ class _Buffer:
 
 def _slices(length: int, step: int) -> list[slice]:
     return [slice(i, min(i + step, length)) for i in range(0, length, step)]
+
+
+def _near(x: Array) -> Array:
+    """x [..., T, d] with the numbers of a head next to each other, unless there are few of them."""
+    return x if x.shape[-2] * x.shape[-1] < FEW else np.ascontiguousarray(x)
+
+
+def _turned(x: Array, scale: float) -> Array:
+    """x [..., T, d], transposed and scaled: [..., d, T], contiguous."""
+    turned: Array = np.multiply(x.swapaxes(-1, -2), scale, order="C")
+    return turned
 
 
 def _lead(x: Array, lead: tuple[int, ...]) -> Array:
