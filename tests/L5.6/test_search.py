@@ -1,0 +1,232 @@
+# Tangled from book/5-transformer/L5.6-search.md
+"""L5.6: greedy and beam search against tables, enumeration and each other."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from tinyllm.xfmr.search import Hypothesis, beam_search, greedy_search, log_softmax
+
+TABLE = {(): (0.6, 0.4, 0.0), (0,): (0.4, 0.3, 0.3), (1,): (0.05, 0.05, 0.9)}
+
+
+def by_table(prefixes, rows):
+    """The step function of the table in section 2.1; the start token is 3."""
+    with np.errstate(divide="ignore"):
+        return np.log([TABLE.get(tuple(p[1:]), (0.0, 0.0, 1.0)) for p in prefixes.tolist()])
+
+
+START = 3
+ENDS = {"start": START, "end": 2, "max_length": 9}
+
+
+class Model:
+    """Random log-probabilities that depend on the input and on all that was written; token 0 ends."""
+
+    def __init__(self, V, seed=0, grain=None):
+        self.V, self.seed, self.grain, self.asked = V, seed, grain, []
+
+    def __call__(self, prefixes, rows):
+        self.asked.append(len(prefixes))
+        lines = []
+        for prefix, row in zip(prefixes.tolist(), rows.tolist(), strict=True):
+            rng = np.random.default_rng([self.seed, row, *prefix])
+            z = rng.normal(size=self.V)
+            if self.grain:
+                z = rng.integers(0, self.grain, self.V).astype(float)  # many ties
+            lines.append(z)
+        return log_softmax(lines)
+
+    def log_prob(self, row, tokens, start):
+        total, prefix = 0.0, [start]
+        for token in tokens:
+            total += self(np.array([prefix]), np.array([row]))[0, token]
+            prefix.append(token)
+        return total
+
+
+A, B, END = 0, 1, 2
+
+
+def test_hand_table():
+    greedy = greedy_search(by_table, 1, **ENDS)[0]
+    assert greedy.tokens == (A, A, END)
+    assert greedy.log_prob == pytest.approx(math.log(0.24))
+    assert greedy.score == pytest.approx(math.log(0.24) / 3)
+    assert greedy.ended
+    by_length = beam_search(by_table, 1, width=2, **ENDS)[0]
+    assert [h.tokens for h in by_length] == [(A, A, END), (B, END)]
+    assert [h.score for h in by_length] == pytest.approx([-0.475705, -0.510826], abs=1e-6)
+    by_probability = beam_search(by_table, 1, width=2, alpha=0.0, **ENDS)[0]
+    assert [h.tokens for h in by_probability] == [(B, END), (A, A, END)]
+    assert [h.log_prob for h in by_probability] == pytest.approx([math.log(0.36), math.log(0.24)])
+    three = beam_search(by_table, 1, width=3, alpha=0.0, **ENDS)[0]
+    assert [h.tokens for h in three] == [(B, END), (A, A, END), (A, B, END)]
+
+
+def test_length_normalisation():
+    for alpha in (0.0, 0.5, 1.0, 2.0):
+        for h in beam_search(by_table, 1, width=3, alpha=alpha, **ENDS)[0]:
+            assert h.score == pytest.approx(h.log_prob / len(h.tokens) ** alpha, rel=1e-15)
+
+
+def test_a_live_beam_can_still_win():
+    table = {  # "end" at once, or three tokens that are nearly certain after a doubtful first
+        (): (0.3, 0.0, 0.7),
+        (A,): (0.0, 1.0, 0.0),
+        (A, B): (1.0, 0.0, 0.0),
+    }
+
+    def step(prefixes, rows):
+        with np.errstate(divide="ignore"):
+            return np.log([table.get(tuple(p[1:]), (0.0, 0.0, 1.0)) for p in prefixes.tolist()])
+
+    first, second = beam_search(step, 1, width=2, **ENDS)[0]
+    assert first.tokens == (A, B, A, END)
+    assert second.tokens == (END,)
+    assert first.score == pytest.approx(math.log(0.3) / 4)
+    assert second.score == pytest.approx(math.log(0.7))
+    assert beam_search(step, 1, width=2, alpha=0.0, **ENDS)[0][0].tokens == (END,)
+
+
+@pytest.mark.parametrize("grain", [None, 2])
+@pytest.mark.parametrize("V", [2, 5, 14])
+def test_width_one_is_greedy(V, grain):
+    options = {"start": 1, "end": 0, "max_length": 7}
+    greedy = greedy_search(Model(V, V, grain), 20, **options)
+    beams = beam_search(Model(V, V, grain), 20, width=1, **options)
+    assert [[h] for h in greedy] == beams  # bitwise
+    assert len({len(h.tokens) for h in greedy}) > 1
+
+
+def test_full_width_is_exhaustive():
+    V, length, model = 3, 4, Model(3)
+    for row in range(4):
+        every = []
+        for n in range(1, length + 1):
+            every += [(*body, 0) for body in itertools.product((1, 2), repeat=n - 1)]
+        every += list(itertools.product((1, 2), repeat=length))  # cut off
+        worth = {tokens: model.log_prob(row, tokens, 1) / len(tokens) for tokens in every}
+        want = sorted(every, key=lambda tokens: -worth[tokens])
+
+        def step(prefixes, rows, row=row):
+            return model(prefixes, np.full(len(rows), row))
+
+        got = beam_search(step, 1, start=1, end=0, max_length=length, width=V**length)[0]
+        assert [h.tokens for h in got] == want
+        assert [h.score for h in got] == pytest.approx([worth[tokens] for tokens in want])
+        assert [h.ended for h in got] == [tokens[-1] == 0 for tokens in want]
+
+
+def test_widths_up_to_the_vocabulary():
+    V, model = 6, Model(6)
+    for width in [*range(1, V + 1), 2 * V, 50]:
+        found = beam_search(model, 5, start=1, end=0, max_length=6, width=width)
+        for row, beams in enumerate(found):
+            assert len(beams) == width
+            assert len({h.tokens for h in beams}) == width
+            assert [h.score for h in beams] == sorted((h.score for h in beams), reverse=True)
+            for h in beams:
+                assert h.log_prob == pytest.approx(model.log_prob(row, h.tokens, 1))
+                assert h.ended == (h.tokens[-1] == 0)
+                assert 0 not in h.tokens[:-1]
+                assert len(h.tokens) <= 6
+
+
+def test_ties():
+    def flat(V):
+        return lambda prefixes, rows: np.full((len(prefixes), V), -math.log(V))
+
+    for V in (4, 700, 3000):  # 3 beginnings of 700 tokens are sorted another way than 4
+        beams = beam_search(flat(V), 2, start=V - 1, end=V - 1, max_length=2, width=3)
+        for found in beams:
+            assert [h.tokens for h in found] == [(0, 0), (0, 1), (0, 2)]
+    for grain, V in ((2, 5), (3, 400)):
+        runs = [
+            beam_search(Model(V, 1, grain), 6, start=1, end=0, max_length=4, width=4)
+            for _ in range(2)
+        ]
+        assert runs[0] == runs[1]
+
+
+def test_inputs_do_not_touch():
+    options = {"start": 1, "end": 0, "max_length": 6}
+    for V, grain in ((5, None), (5, 2), (400, 3)):
+        model = Model(V, 2, grain)
+        together = beam_search(model, 7, width=3, **options)
+        greedy = greedy_search(model, 7, **options)
+        for row in range(7):
+
+            def alone(prefixes, rows, row=row, model=model):
+                assert set(rows) == {0}
+                return model(prefixes, rows + row)
+
+            assert beam_search(alone, 1, width=3, **options) == [together[row]]
+            assert greedy_search(alone, 1, **options) == [greedy[row]]
+
+
+def test_ended_ones_are_not_continued():
+    def step(prefixes, rows):
+        asked.append(prefixes.tolist())
+        return by_table(prefixes, rows)
+
+    asked = []
+    beam_search(step, 1, width=2, **ENDS)
+    assert asked == [[[START]], [[START, A], [START, B]], [[START, A, A]]]
+    asked = []
+    greedy_search(step, 2, **ENDS)
+    assert asked == [[[START]] * 2, [[START, A]] * 2, [[START, A, A]] * 2]
+
+
+def test_cut_off():
+    def endless(prefixes, rows):
+        return np.log(np.full((len(prefixes), 3), [0.5, 0.5, 1e-300]))
+
+    options = {"start": START, "end": 2, "max_length": 3}
+    assert greedy_search(endless, 1, **options) == [
+        Hypothesis((0, 0, 0), 3 * np.log(0.5), np.log(0.5), False)
+    ]
+    beams = beam_search(endless, 1, width=2, **options)[0]
+    assert [(h.tokens, h.ended) for h in beams] == [((0, 0, 0), False), ((0, 0, 1), False)]
+
+    def narrow(prefixes, rows):  # only one token can ever be written: there is one sequence
+        with np.errstate(divide="ignore"):
+            return np.log(np.full((len(prefixes), 3), [0.0, 1.0, 0.0]))
+
+    assert [h.tokens for h in beam_search(narrow, 1, width=4, **options)[0]] == [(1, 1, 1)]
+
+    def dead(prefixes, rows):
+        return np.full((len(prefixes), 3), -np.inf)
+
+    assert beam_search(dead, 2, width=4, **options) == [[], []]
+    assert beam_search(dead, 0, width=4, **options) == []
+    assert greedy_search(dead, 0, **options) == []
+
+
+def test_log_softmax():
+    z = np.random.default_rng(0).normal(size=(3, 4, 5)) * 5
+    want = np.log(np.exp(z) / np.exp(z).sum(axis=-1, keepdims=True))
+    np.testing.assert_allclose(log_softmax(z), want, rtol=1e-12)
+    far = log_softmax(np.array([1e4, 0, -np.inf], "f4"))
+    assert far.tolist() == [0, -1e4, -np.inf]
+    assert far.dtype == np.float64
+
+
+def test_validation():
+    for width, length, alpha in [(0, 3, 1.0), (2, 0, 1.0), (2, 3, -1.0)]:
+        with pytest.raises(
+            ValueError, match=f"got width={width}, max_length={length}, alpha={alpha}"
+        ):
+            beam_search(by_table, 1, start=3, end=2, max_length=length, width=width, alpha=alpha)
+    for answer, message in [
+        (np.full((1, 3), np.nan), "no log-probabilities"),
+        (np.array([[0.5, -1.0, -2.0]]), "no log-probabilities"),
+        (np.zeros((2, 3)), r"for N = 1 prefixes, got \[2, 3\]"),
+        (np.zeros(3), r"got \[3\]"),
+        (np.zeros((1, 0)), r"got \[1, 0\]"),
+    ]:
+        for search in (greedy_search, lambda *a, **o: beam_search(*a, width=2, **o)):
+            with pytest.raises(ValueError, match=message):
+                search(lambda p, r, answer=answer: answer, 1, **ENDS)

@@ -1,0 +1,263 @@
+# Tangled from book/5-transformer/L5.5-layers.md
+"""L5.5 Encoder and decoder layers, their stacks, and the transformer that is made of them."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from numpy.typing import ArrayLike, NDArray
+
+from tinyllm.nn import Dropout, Linear, Module, ModuleList
+from tinyllm.num.pcg32 import PCG32
+from tinyllm.tensor import Tensor
+from tinyllm.xfmr.mha import MultiHeadAttention
+
+__all__ = [
+    "Decoder",
+    "DecoderLayer",
+    "Encoder",
+    "EncoderLayer",
+    "FeedForward",
+    "LayerNorm",
+    "Transformer",
+    "gelu",
+    "gelu_tanh",
+    "layer_norm",
+    "relu",
+]
+
+Array: TypeAlias = NDArray[Any]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]]
+"""The functions that FeedForward knows: relu, gelu, gelu_tanh."""
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(variance + eps) over the last axis, times weight, plus bias.
+
+    x [..., d], weight [d], bias [d] -> [..., d] in the dtype they promote to; computed in float32 at
+    least. The variance is biased (divided by d). ValueError for shapes that do not fit. Source: Ba,
+    Kiros and Hinton (2016).
+    """
+
+class LayerNorm(Module):
+    """`layer_norm` with `weight` float32 [d], ones at first, and `bias` float32 [d], zeros. ValueError
+    unless d is a positive int and eps > 0."""
+
+    eps: float
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, d: int, eps: float = 1e-5) -> None: ...
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., d] -> [..., d]."""
+    def extra_repr(self) -> str:
+        """The sizes that `repr` shows of this module."""
+
+def relu(x: Tensor) -> Tensor:
+    """max(0, x) of each number, any shape; the slope at 0 is 0."""
+
+def gelu(x: Tensor) -> Tensor:
+    """x Phi(x), Phi the standard normal distribution function (erf), any shape; to 1e-14 in float64.
+    Source: Hendrycks and Gimpel (2016); BERT, torch's default."""
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, any shape. Source: GPT-2."""
+
+class FeedForward(Module):
+    """down(dropout(activation(up(x)))), the same for every position.
+
+    Parameters: up.weight [d_ff, d_model], up.bias, down.weight [d_model, d_ff], down.bias, L0.4's
+    Linears drawn from `rng` in that order, by default PCG32(0). activation: "relu", "gelu" (erf) or
+    "gelu_tanh", else ValueError.
+    """
+
+    activation: str
+    up: Linear
+    down: Linear
+    dropout: Dropout
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        rng: PCG32 | None = None,
+    ) -> None: ...
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., d_model] -> [..., d_model]."""
+    def extra_repr(self) -> str:
+        """The sizes that `repr` shows of this module."""
+
+class EncoderLayer(Module):
+    """Self-attention and a feed-forward network, each added to the stream.
+
+    norm_first: x + F(norm(x)), else norm(x + F(x)). Parameters in order: self_attention.*,
+    feed_forward.up.*, feed_forward.down.*, norm1.*, norm2.*; drawn from `rng`, by default PCG32(0).
+    While training, attention weights, hidden features and what a sublayer adds are dropped at rate
+    `dropout`, each by a generator of its own: rng.substream(path), set by the outermost module.
+    """
+
+    norm_first: bool
+    self_attention: MultiHeadAttention
+    feed_forward: FeedForward
+    norm1: LayerNorm
+    norm2: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        activation: str = "relu",
+        norm_first: bool = True,
+        eps: float = 1e-5,
+        rng: PCG32 | None = None,
+    ) -> None: ...
+    def forward(self, x: Tensor, mask: ArrayLike | None = None) -> Tensor:
+        """[B, T, d_model] -> the same shape; `mask` bool as L5.3 takes it, True = may attend."""
+    def attend(self, x: Tensor, mask: ArrayLike | None = None) -> tuple[Tensor, Tensor]:
+        """The output of `forward`, and the weights [B, H, T, T]."""
+
+class DecoderLayer(Module):
+    """Masked self-attention, cross-attention to the memory, and a feed-forward network.
+
+    Parameters in order: self_attention.*, cross_attention.*, feed_forward.*, norm1.*, norm2.*,
+    norm3.*; everything else as for EncoderLayer.
+    """
+
+    norm_first: bool
+    self_attention: MultiHeadAttention
+    cross_attention: MultiHeadAttention
+    feed_forward: FeedForward
+    norm1: LayerNorm
+    norm2: LayerNorm
+    norm3: LayerNorm
+    dropout1: Dropout
+    dropout2: Dropout
+    dropout3: Dropout
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        activation: str = "relu",
+        norm_first: bool = True,
+        eps: float = 1e-5,
+        rng: PCG32 | None = None,
+    ) -> None: ...
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+    ) -> Tensor:
+        """x [B, Tt, d_model], memory [B, Ts, d_model] -> [B, Tt, d_model]. `mask` is the
+        self-attention's, `memory_mask` the cross-attention's; None hides nothing."""
+    def attend(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The output of `forward`, weights [B, H, Tt, Tt], cross-attention's [B, H, Tt, Ts]."""
+
+class Encoder(Module):
+    """n_layers encoder layers, `layers.0` and so on, and a final `norm` or None: with final_norm None,
+    there is one with pre-norm and none with post-norm. ValueError unless n_layers is a positive
+    int."""
+
+    layers: ModuleList
+    norm: LayerNorm | None
+
+    def __init__(
+        self,
+        n_layers: int,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        activation: str = "relu",
+        norm_first: bool = True,
+        final_norm: bool | None = None,
+        eps: float = 1e-5,
+        rng: PCG32 | None = None,
+    ) -> None: ...
+    def forward(self, x: Tensor, mask: ArrayLike | None = None) -> Tensor:
+        """[B, T, d_model] -> the same shape; the mask is every layer's."""
+    def attend(self, x: Tensor, mask: ArrayLike | None = None) -> tuple[Tensor, list[Tensor]]:
+        """The output of `forward`, and each layer's weights [B, H, T, T]."""
+
+class Decoder(Module):
+    """n_layers decoder layers that read the same memory, and a final `norm` or None, as in Encoder."""
+
+    layers: ModuleList
+    norm: LayerNorm | None
+
+    def __init__(
+        self,
+        n_layers: int,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        activation: str = "relu",
+        norm_first: bool = True,
+        final_norm: bool | None = None,
+        eps: float = 1e-5,
+        rng: PCG32 | None = None,
+    ) -> None: ...
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+    ) -> Tensor:
+        """x [B, Tt, d_model], memory [B, Ts, d_model] -> [B, Tt, d_model]."""
+    def attend(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """The output of `forward`; by layer, weights [B, H, Tt, Tt] and cross-attention's
+        [B, H, Tt, Ts]."""
+
+class Transformer(Module):
+    """`encoder` and `decoder`; takes and returns vectors. With final_norm=True it is
+    torch.nn.Transformer."""
+
+    encoder: Encoder
+    decoder: Decoder
+
+    def __init__(
+        self,
+        n_encoder_layers: int,
+        n_decoder_layers: int,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        activation: str = "relu",
+        norm_first: bool = True,
+        final_norm: bool | None = None,
+        eps: float = 1e-5,
+        rng: PCG32 | None = None,
+    ) -> None: ...
+    def forward(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_mask: ArrayLike | None = None,
+        target_mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+    ) -> Tensor:
+        """source [B, Ts, d_model], target [B, Tt, d_model] -> [B, Tt, d_model]; nothing is masked
+        unless it is said."""

@@ -1,0 +1,58 @@
+# Tangled from book/5-transformer/L5.6-search.md
+"""L5.6 Greedy and beam search over any model that gives log-probabilities for the next token."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+from numpy import int64
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Hypothesis", "beam_search", "greedy_search", "log_softmax"]
+
+Array: TypeAlias = NDArray[Any]
+Step: TypeAlias = Callable[[NDArray[int64], NDArray[int64]], Array]
+
+class Hypothesis(NamedTuple):
+    """A sequence that was written: its tokens (the end token included, the start token not), the
+    natural logarithm of its probability, its score log_prob / len(tokens)**alpha, and whether it
+    ended or was cut off at the greatest length."""
+
+    tokens: tuple[int, ...]
+    log_prob: float
+    score: float
+    ended: bool
+
+def greedy_search(
+    step: Step, n_inputs: int, *, start: int, end: int, max_length: int
+) -> list[Hypothesis]:
+    """The likeliest token each time, of equal ones the smallest, one sequence an input.
+
+    step(prefixes [N, t], inputs [N]) -> log-probabilities of the next token [N, V]; prefixes begin with
+    `start`. Sequences that have ended are not asked for again. The score is the mean log-probability.
+    ValueError for log-probabilities that are NaN, positive, or of another shape.
+    """
+
+def beam_search(
+    step: Step,
+    n_inputs: int,
+    *,
+    start: int,
+    end: int,
+    max_length: int,
+    width: int,
+    alpha: float = 1.0,
+) -> list[list[Hypothesis]]:
+    """For each input up to `width` sequences, best score first, of equal scores the one that ended
+    first.
+
+    step as for `greedy_search`, prefixes [N, t]; tokens of log-probability -inf are never written. At
+    each length the `width` most probable beginnings are kept, of equal ones the one whose own
+    beginning ranked higher, then the smaller token; one that ended keeps its place and is not
+    continued. Ends when all places are taken by ended ones, or at max_length tokens; what is alive
+    then is returned too, with ended=False. ValueError unless width >= 1, max_length >= 1 and
+    alpha >= 0. Source: Sutskever et al. (2014), section 3.2; score: Wu et al. (2016), eq. 14, with
+    the plain length.
+    """
+
+def log_softmax(logits: ArrayLike) -> Array:
+    """Logarithms of the softmax over the last axis: [..., V] -> [..., V], float64."""

@@ -1,0 +1,329 @@
+# Tangled from book/0-foundations/L0.5-training.md
+"""What training needs beside a model: a loss, an optimiser, gradient clipping and a schedule."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tinyllm.autograd import record
+from tinyllm.tensor import Tensor
+
+__all__ = ["AdamW", "clip_grad_norm", "cross_entropy", "warmup_cosine"]
+
+Array: TypeAlias = NDArray[Any]
+Parameters: TypeAlias = Iterable[Tensor | tuple[str, Tensor]]
+
+
+def cross_entropy(
+    logits: Tensor,
+    targets: ArrayLike,
+    ignore: int | None = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Negative log-probability of the target class, one recorded operation.
+
+    logits [..., V], targets whole numbers [...]; positions whose target is `ignore` count for
+    nothing. "mean" is over the positions that count and a single number, "sum" their sum, "none"
+    the loss of each position [...], 0 where ignored. Computed in float32 at least, returned in the
+    logits' dtype. ValueError for shapes that do not fit, a target that is no class, and a mean over
+    no position; TypeError for targets that are not whole numbers.
+    """
+    ids = targets.data if isinstance(targets, Tensor) else np.asarray(targets)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"cross_entropy: targets are whole numbers, got dtype {ids.dtype}")
+    if logits.ndim == 0 or logits.shape[:-1] != ids.shape:
+        raise ValueError(
+            f"cross_entropy: wants logits [..., V] and targets [...], got {list(logits.shape)} "
+            f"and {list(ids.shape)}"
+        )
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f'cross_entropy: reduction is "mean", "sum" or "none", got {reduction!r}')
+    V = logits.shape[-1]
+    flat = ids.reshape(-1)
+    counts = np.ones(flat.size, bool) if ignore is None else flat != ignore
+    every = bool(counts.all())
+    counted: Any = slice(None) if every else np.flatnonzero(counts)
+    chosen = flat[counted]
+    n = len(chosen)
+    divisor = n if reduction == "mean" else 1
+    wrong = np.flatnonzero(counts & ((flat < 0) | (flat >= V)))
+    if wrong.size:
+        place = [int(i) for i in np.unravel_index(wrong[0], ids.shape)]
+        raise ValueError(
+            f"cross_entropy: the target at {place} is {flat[wrong[0]]}, classes are 0 to {V - 1}, "
+            f"and ignored is {ignore}"
+        )
+    if n == 0 and reduction == "mean":
+        raise ValueError(
+            "cross_entropy: every target is ignored, and a mean over nothing has no value"
+        )
+    z = logits.data.reshape(-1, V)[counted]  # [n, V]
+    if z.dtype.itemsize < 4:
+        z = z.astype(np.float32)
+    z = z - z.max(axis=1, keepdims=True)  # the softmax stays, e**z can no longer overflow
+    at = np.arange(n), chosen
+    right = z[at]  # [n]
+    p = np.exp(z, out=z)
+    total = p.sum(axis=1)  # [n]
+    losses = np.log(total) - right  # eq. cross-entropy
+    p /= total[:, None]  # [n, V], remembered for the backward pass
+    if reduction == "none":
+        result = np.zeros(ids.size, losses.dtype)
+        result[counted] = losses
+        result = result.reshape(ids.shape)
+    else:
+        result = losses.sum() / divisor  # eq. mean-loss
+
+    def backward(grad: Array) -> tuple[Array]:
+        share = grad.reshape(-1)[counted] if reduction == "none" else np.full(n, grad / divisor)
+        d = p * share[:, None]  # eq. belief-minus-truth, [n, V]
+        d[at] -= share
+        if not every:
+            part = d
+            d = np.zeros((ids.size, V), part.dtype)  # an ignored position's gradient is 0
+            d[counted] = part
+        return (d.reshape(logits.shape),)
+
+    return record(result.astype(logits.dtype, copy=False), (logits,), backward)
+
+
+class AdamW:
+    """AdamW of Loshchilov and Hutter (2019), as torch.optim.AdamW computes it.
+
+    parameters: tensors, or pairs of name and tensor as ``named_parameters()`` gives them; each once.
+    decays: which of them weight decay acts on, a function of name and tensor; None for all.
+    `lr`, `betas`, `eps` and `weight_decay` are attributes and may be assigned between steps.
+    ValueError for a parameter that comes twice and for settings out of range.
+    """
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+        decays: Callable[[str, Tensor], bool] | None = None,
+    ) -> None:
+        self.lr, self.betas, self.eps, self.weight_decay = lr, betas, eps, weight_decay
+        ranges = {
+            "lr": (lr, 0.0 <= lr < math.inf, "a finite number of at least 0"),
+            "betas": (
+                betas,
+                all(0.0 <= b < 1.0 for b in betas),
+                "two numbers from 0 up to, not including, 1",
+            ),
+            "eps": (eps, 0.0 <= eps < math.inf, "a finite number of at least 0"),
+            "weight_decay": (
+                weight_decay,
+                0.0 <= weight_decay < math.inf,
+                "a finite number of at least 0",
+            ),
+        }
+        for name, (value, fits, wanted) in ranges.items():
+            if not fits:
+                raise ValueError(f"AdamW: {name} is {wanted}, got {value}")
+        self._slots = [_Slot(name, tensor) for name, tensor in _named("AdamW", parameters)]
+        self._buckets = _buckets(self._slots, decays)
+
+    def step(self) -> None:
+        """Move every parameter that has a gradient; its `.data` becomes a new array.
+
+        The arrays that were there are not written to. ValueError, and nothing is moved, if a parameter's
+        shape or dtype has changed since the optimiser was made.
+        """
+        for slot in self._slots:
+            tensor, size = slot.tensor, slot.part.stop - slot.part.start
+            if tensor.dtype != slot.bucket.m.dtype or tensor.size != size:
+                raise ValueError(
+                    f"AdamW: {slot.name} has become {tensor.dtype} {list(tensor.shape)} since the optimiser "
+                    f"was made for {size} numbers of {slot.bucket.m.dtype}: make a new one"
+                )
+            if tensor.grad is not None and tensor.grad.shape != tensor.shape:
+                raise ValueError(
+                    f"AdamW: {slot.name} has shape {list(tensor.shape)}, its gradient {list(tensor.grad.shape)}"
+                )
+        for bucket in self._buckets:
+            for (ready, steps), run in groupby(
+                bucket.slots, key=lambda slot: (slot.tensor.grad is not None, slot.steps)
+            ):
+                if ready:
+                    self._move(bucket, list(run), steps + 1)
+
+    def _move(self, bucket: _Bucket, run: list[_Slot], s: int) -> None:
+        """Step number s of neighbours in one bucket."""
+        first, last = run[0].part.start, run[-1].part.stop
+        p = np.concatenate([slot.tensor.data.reshape(-1) for slot in run])
+        g = np.concatenate([slot.tensor.grad.reshape(-1) for slot in run])  # type: ignore[union-attr]
+        m, v = bucket.m[first:last], bucket.v[first:last]
+        rate = self.lr / (1.0 - self.betas[0] ** s)
+        root = 1.0 / math.sqrt(1.0 - self.betas[1] ** s)
+        keep = 1.0 - self.lr * self.weight_decay if bucket.decays else 1.0
+        for start in range(0, len(p), BLOCK):
+            b = slice(start, start + BLOCK)
+            _adamw(p[b], g[b], m[b], v[b], rate, root, keep, self)
+        for slot in run:
+            part = p[slot.part.start - first : slot.part.stop - first]
+            slot.tensor.data = part.reshape(slot.tensor.shape)
+            slot.steps = s
+
+    def state_dict(self) -> dict[str, Array]:
+        """Copies of what the optimiser remembers: NAME.exp_avg, NAME.exp_avg_sq and NAME.step for each."""
+        state: dict[str, Array] = {}
+        for slot in self._slots:
+            for key, array in (("exp_avg", slot.bucket.m), ("exp_avg_sq", slot.bucket.v)):
+                state[f"{slot.name}.{key}"] = array[slot.part].reshape(slot.tensor.shape).copy()
+            state[f"{slot.name}.step"] = np.array(slot.steps, np.int64)
+        return state
+
+    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
+        """Go on from a state; ValueError that names every fault, and nothing is loaded."""
+        given = {name: np.asarray(array) for name, array in state.items()}
+        faults = []
+        wanted = self.state_dict()
+        for name in wanted.keys() | given.keys():
+            if name not in given:
+                faults.append(f"missing from the state: {name}")
+            elif name not in wanted:
+                faults.append(f"not in the optimiser: {name}")
+            elif given[name].shape != wanted[name].shape:
+                faults.append(
+                    f"{name}: the state has shape {given[name].shape}, wanted is {wanted[name].shape}"
+                )
+            elif not np.can_cast(given[name].dtype, wanted[name].dtype, "same_kind"):
+                faults.append(
+                    f"{name}: the state has dtype {given[name].dtype}, wanted is {wanted[name].dtype}"
+                )
+        if faults:
+            what = "the state does not fit the optimiser, nothing was loaded:"
+            raise ValueError("\n  ".join([what, *sorted(faults)]))
+        for slot in self._slots:
+            slot.bucket.m[slot.part] = given[f"{slot.name}.exp_avg"].reshape(-1)
+            slot.bucket.v[slot.part] = given[f"{slot.name}.exp_avg_sq"].reshape(-1)
+            slot.steps = int(given[f"{slot.name}.step"])
+
+
+BUCKET, BLOCK = 1 << 18, 1 << 15  # numbers in a bucket at most, numbers treated at a time
+
+
+class _Slot:
+    """A parameter, how many steps it has taken, and where in its bucket it stands."""
+
+    __slots__ = ("bucket", "name", "part", "steps", "tensor")
+
+    bucket: _Bucket
+    part: slice
+
+    def __init__(self, name: str, tensor: Tensor) -> None:
+        self.name, self.tensor, self.steps = name, tensor, 0
+
+
+class _Bucket:
+    """The running means of several parameters, end to end."""
+
+    def __init__(self, slots: list[_Slot], decays: bool) -> None:
+        self.slots, self.decays, size = slots, decays, 0
+        for slot in slots:
+            slot.bucket, slot.part = self, slice(size, size + slot.tensor.size)
+            size += slot.tensor.size
+        self.m = np.zeros(size, slots[0].tensor.dtype)
+        self.v = np.zeros(size, slots[0].tensor.dtype)
+
+
+def _buckets(slots: list[_Slot], decays: Callable[[str, Tensor], bool] | None) -> list[_Bucket]:
+    open_ones: dict[tuple[Any, bool], list[_Slot]] = {}
+    buckets = []
+    for slot in slots:
+        kind = slot.tensor.dtype, decays is None or bool(decays(slot.name, slot.tensor))
+        waiting = open_ones.setdefault(kind, [])
+        if waiting and sum(s.tensor.size for s in waiting) + slot.tensor.size > BUCKET:
+            buckets.append(_Bucket(waiting, kind[1]))
+            waiting = open_ones[kind] = []
+        waiting.append(slot)
+    return buckets + [_Bucket(waiting, kind[1]) for kind, waiting in open_ones.items()]
+
+
+def _adamw(
+    p: Array, g: Array, m: Array, v: Array, rate: float, root: float, keep: float, rule: AdamW
+) -> None:
+    """One step in place; g is used up as scratch. rate = lr / (1 - beta1**s)."""
+    beta1, beta2 = rule.betas
+    p *= keep
+    change = g - m
+    change *= 1.0 - beta1
+    m += change  # eq. moments
+    v *= beta2
+    g *= g
+    g *= 1.0 - beta2
+    v += g
+    np.sqrt(v, out=g)
+    g *= root  # eq. bias-correction
+    g += rule.eps
+    np.divide(m, g, out=g)
+    g *= rate
+    p -= g  # eq. adamw
+
+
+def clip_grad_norm(parameters: Parameters, max_norm: float) -> float:
+    """Scale all gradients together so that their length is at most `max_norm`, in place.
+
+    Returns the length before: a number of Python's own, 0 if there are no gradients. `max_norm` may be
+    math.inf, to measure only. FloatingPointError, and nothing is scaled, if a gradient is not finite.
+    """
+    if not max_norm > 0:
+        raise ValueError(f"clip_grad_norm: max_norm is a number above 0, got {max_norm}")
+    named = [(name, p.grad) for name, p in _named("clip_grad_norm", parameters)]
+    grads = [(name, grad) for name, grad in named if grad is not None]
+    with np.errstate(over="ignore", invalid="ignore"):
+        norm = math.sqrt(sum(float(np.vdot(grad, grad)) for _, grad in grads))
+    if not math.isfinite(norm):
+        wide = [(name, grad.astype(np.float64)) for name, grad in grads]
+        bad = [name for name, grad in wide if not np.isfinite(grad).all()]
+        if bad:
+            raise FloatingPointError(
+                f"clip_grad_norm: not finite is the gradient of {', '.join(bad)}"
+            )
+        norm = math.hypot(*(float(np.linalg.norm(grad)) for _, grad in wide))
+    factor = min(1.0, max_norm / (norm + 1e-6))  # eq. clip
+    if factor < 1.0:
+        for _, grad in grads:
+            grad *= factor
+    return norm
+
+
+def warmup_cosine(step: int, *, peak: float, warmup: int, total: int, floor: float = 0.0) -> float:
+    """The learning rate of a step, the first of which is 0.
+
+    It rises evenly to `peak` over `warmup` steps and falls along a cosine to `floor` at step `total`,
+    where it stays. ValueError unless 0 <= warmup < total and step >= 0.
+    """
+    if not (0 <= warmup < total and step >= 0):
+        raise ValueError(
+            f"warmup_cosine: wants step >= 0 and 0 <= warmup < total, got step={step}, "
+            f"warmup={warmup}, total={total}"
+        )
+    if step < warmup:
+        return peak * (step + 1) / warmup  # eq. schedule
+    done = min(1.0, (step - warmup) / (total - warmup))
+    return floor + (peak - floor) * 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+def _named(who: str, parameters: Parameters) -> Iterator[tuple[str, Tensor]]:
+    """Pairs of name and tensor; tensors alone are named by their place. Each tensor once."""
+    seen: dict[int, str] = {}
+    for i, item in enumerate(parameters):
+        name, tensor = (str(i), item) if isinstance(item, Tensor) else item
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{who}: wants tensors or pairs of name and tensor, got {item!r}")
+        if id(tensor) in seen:
+            raise ValueError(
+                f"{who}: {seen[id(tensor)]} and {name} are one tensor, which would count twice"
+            )
+        seen[id(tensor)] = name
+        yield name, tensor

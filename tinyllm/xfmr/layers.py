@@ -1,0 +1,529 @@
+# Tangled from book/5-transformer/L5.5-layers.md
+"""Encoder and decoder layers, their stacks, and the transformer that is made of them.
+
+Vaswani et al., "Attention Is All You Need" (2017), section 3, with normalisation before or after
+each sublayer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tinyllm.autograd import is_recording, record
+from tinyllm.nn import Dropout, Linear, Module, ModuleList
+from tinyllm.num.pcg32 import PCG32
+from tinyllm.tensor import Tensor
+from tinyllm.xfmr.mha import MultiHeadAttention
+
+__all__ = [
+    "Decoder",
+    "DecoderLayer",
+    "Encoder",
+    "EncoderLayer",
+    "FeedForward",
+    "LayerNorm",
+    "Transformer",
+    "gelu",
+    "gelu_tanh",
+    "layer_norm",
+    "relu",
+]
+
+Array: TypeAlias = NDArray[Any]
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
+    """Each row normalised, then scaled and shifted: x [..., d], weight [d], bias [d] -> [..., d].
+
+    The variance is the biased one. Computed in float32 at least; one recorded operation. ValueError
+    for shapes that do not fit.
+    """
+    d = x.shape[-1] if x.ndim else 0
+    if d == 0 or weight.shape != (d,) or bias.shape != (d,):
+        raise ValueError(
+            f"layer_norm: wants x [..., d] and weight and bias [d], got {list(x.shape)}, "
+            f"{list(weight.shape)} and {list(bias.shape)}"
+        )
+    dtype = np.result_type(x.dtype, weight.dtype, bias.dtype)
+    rows = x.data.reshape(-1, d).astype(np.result_type(dtype, np.float32), copy=False)  # [N, d]
+    ones, scale = np.ones(d, rows.dtype), weight.data
+    normed = rows - ((rows @ ones) / d)[:, None]  # [N, d]
+    variance = np.einsum("nd,nd->n", normed, normed) / d  # [N]
+    inverse = (1.0 / np.sqrt(variance + eps)).astype(rows.dtype)[:, None]  # [N, 1]
+    normed *= inverse
+    y = normed * scale
+    y += bias.data  # eq. layer-norm
+
+    def backward(grad: Array) -> tuple[Array, Array, Array]:
+        g = grad.reshape(-1, d).astype(rows.dtype, copy=False)
+        work = g * normed  # [N, d]
+        column = np.ones(len(g), g.dtype)
+        d_weight, d_bias = column @ work, column @ g  # [d]
+        mean_h = (g @ scale) / d  # [N]
+        mean_hx = (work @ scale) / d
+        np.multiply(normed, mean_hx[:, None], out=work)
+        d_x = g * scale
+        d_x -= work
+        d_x -= mean_h[:, None]
+        d_x *= inverse  # eq. layer-norm-grad
+        return d_x.reshape(x.shape), d_weight, d_bias
+
+    return record(y.reshape(x.shape).astype(dtype, copy=False), (x, weight, bias), backward)
+
+
+class LayerNorm(Module):
+    """`layer_norm` with its scale and shift: `weight` float32 [d], ones; `bias` float32 [d], zeros."""
+
+    def __init__(self, d: int, eps: float = 1e-5) -> None:
+        if isinstance(d, bool) or not isinstance(d, int | np.integer) or d < 1:
+            raise ValueError(f"LayerNorm: wants a positive int for d, got {d!r}")
+        if not eps > 0:
+            raise ValueError(f"LayerNorm: wants eps > 0, got {eps}")
+        self.eps = eps
+        self.weight = Tensor(np.ones(d, np.float32), requires_grad=True)
+        self.bias = Tensor(np.zeros(d, np.float32), requires_grad=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., d] -> [..., d]."""
+        return layer_norm(x, self.weight, self.bias, self.eps)
+
+    def extra_repr(self) -> str:
+        return f"{self.weight.shape[0]}, eps={self.eps:g}"
+
+
+def relu(x: Tensor) -> Tensor:
+    """max(0, x) of each number; the slope at 0 is 0."""
+    y = np.maximum(x.data, 0)  # eq. relu
+    return record(y, (x,), lambda grad: (grad * (y > 0),))
+
+
+_LOW = 1.0 / 14.0  # t of a = 26, beyond which e**(-a*a) is 0 in float64
+
+
+def _erfc_polynomial(degree: int) -> list[float]:
+    """Coefficients, highest first, of exp(a*a) erfc(a) as a polynomial in u, -1 <= u <= 1.
+
+    u grows evenly from t = _LOW to t = 1, where t = 1 / (1 + a/2).
+    """
+
+    def scaled(u: Any) -> Any:
+        a = 2.0 / (_LOW + (u + 1.0) * 0.5 * (1.0 - _LOW)) - 2.0
+        return np.array([math.exp(v * v) * math.erfc(v) for v in a])
+
+    chebyshev = np.polynomial.chebyshev
+    powers = chebyshev.cheb2poly(chebyshev.chebinterpolate(scaled, degree))
+    return [float(c) for c in powers[::-1]]
+
+
+_ERFC = {4: _erfc_polynomial(10), 8: _erfc_polynomial(20)}  # by the size of a number in bytes
+
+
+def _normal(x: Array) -> tuple[Array, Array]:
+    """Phi(x) and phi(x), distribution function and density of the standard normal distribution."""
+    density = x * x
+    density *= -0.5
+    np.exp(density, out=density)  # e**(-x*x/2)
+    u = np.abs(x)
+    u *= 0.5 / math.sqrt(2.0)
+    u += 1.0
+    np.divide(2.0 / (1.0 - _LOW), u, out=u)
+    u -= (1.0 + _LOW) / (1.0 - _LOW)
+    first, *rest = _ERFC[x.dtype.itemsize]
+    below = np.full_like(u, first)
+    for c in rest:
+        below *= u
+        below += c
+    below *= density
+    below *= 0.5  # eq. normal: Phi(-|x|)
+    np.subtract(1.0, below, out=below, where=x > 0)
+    density *= 1.0 / math.sqrt(2.0 * math.pi)
+    return below, density
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x Phi(x), with the exact normal distribution function, as BERT has it."""
+
+    def block(part: Array, y: Array, slope: Array | None) -> None:
+        below, density = _normal(part)
+        np.multiply(part, below, out=y)
+        if slope is not None:
+            np.multiply(part, density, out=slope)
+            slope += below  # eq. gelu
+
+    return _by_blocks(x, block)
+
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by the hyperbolic tangent, as GPT-2 has it."""
+    root = math.sqrt(2.0 / math.pi)
+
+    def block(part: Array, y: Array, slope: Array | None) -> None:
+        square = part * part
+        t = np.tanh(part * (square * (0.044715 * root) + root))
+        np.multiply(part, 0.5 + 0.5 * t, out=y)  # eq. gelu-tanh
+        if slope is not None:
+            inner = square * (3 * 0.044715 * root) + root  # slope of what tanh was taken of
+            np.multiply(0.5 * part * (1.0 - t * t), inner, out=slope)
+            slope += 0.5 + 0.5 * t
+
+    return _by_blocks(x, block)
+
+
+def _by_blocks(x: Tensor, function: Callable[[Array, Array, Array | None], None]) -> Tensor:
+    """A function of each number and its slope, 32,768 numbers at a time, in float32 at least."""
+    dtype = np.result_type(x.dtype, np.float32)
+    flat = x.data.reshape(-1).astype(dtype, copy=False)
+    y = np.empty_like(flat)
+    slope = np.empty_like(flat) if x.requires_grad and is_recording() else None
+    for start in range(0, len(flat), 1 << 15):
+        b = slice(start, start + (1 << 15))
+        function(flat[b], y[b], None if slope is None else slope[b])
+
+    def backward(grad: Array) -> tuple[Array]:
+        assert slope is not None
+        return (grad * slope.reshape(x.shape),)
+
+    return record(y.reshape(x.shape).astype(x.dtype, copy=False), (x,), backward)
+
+
+ACTIVATIONS = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh}
+
+
+class FeedForward(Module):
+    """Two linear maps with a bend between them, the same for every position: `up`, then `down`."""
+
+    def __init__(
+        self,
+        d_model: int,
+        d_ff: int,
+        activation: str = "relu",
+        dropout: float = 0.0,
+        rng: PCG32 | None = None,
+    ) -> None:
+        if activation not in ACTIVATIONS:
+            raise ValueError(
+                f"FeedForward: activation is one of {', '.join(ACTIVATIONS)}, got {activation!r}"
+            )
+        rng = PCG32(0) if rng is None else rng
+        self.activation = activation
+        self.up = Linear(d_model, d_ff, rng=rng)
+        self.down = Linear(d_ff, d_model, rng=rng)
+        self.dropout = Dropout(dropout)
+        self.seed_generators(rng)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., d_model] -> [..., d_model]."""
+        hidden = ACTIVATIONS[self.activation](self.up(x))  # [..., d_ff]
+        out: Tensor = self.down(self.dropout(hidden))  # eq. feed-forward
+        return out
+
+    def extra_repr(self) -> str:
+        return self.activation
+
+
+def _with_sublayer(
+    x: Tensor,
+    sublayer: Callable[[Tensor], Tensor],
+    norm: LayerNorm,
+    dropout: Dropout,
+    norm_first: bool,
+) -> Tensor:
+    """The stream after one sublayer."""
+    if norm_first:
+        out: Tensor = x + dropout(sublayer(norm(x)))  # eq. pre-norm
+    else:
+        out = norm(x + dropout(sublayer(x)))  # eq. post-norm
+    return out
+
+
+def _read(
+    attention: MultiHeadAttention,
+    x_q: Tensor,
+    x_kv: Tensor,
+    mask: ArrayLike | None,
+    weights: list[Tensor] | None,
+) -> Tensor:
+    """Attention; its weights [B, H, Tq, Tk] are appended to `weights` if that is a list."""
+    if weights is None:
+        return attention.forward(x_q, x_kv, mask)
+    out, seen = attention.attend(x_q, x_kv, mask)
+    weights.append(seen)
+    return out
+
+
+class EncoderLayer(Module):
+    """Self-attention and a feed-forward network, each added to the stream.
+
+    Parameters in order: self_attention.*, feed_forward.up.*, feed_forward.down.*, norm1.*, norm2.*;
+    drawn from `rng`, by default PCG32(0). `norm_first`: pre-norm (True) or post-norm. While training,
+    attention weights, hidden features and what each sublayer adds are dropped at rate `dropout`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        activation: str = "relu",
+        norm_first: bool = True,
+        eps: float = 1e-5,
+        rng: PCG32 | None = None,
+    ) -> None:
+        rng = PCG32(0) if rng is None else rng
+        self.norm_first = norm_first
+        self.self_attention = MultiHeadAttention(d_model, n_heads, dropout, rng=rng)
+        self.feed_forward = FeedForward(d_model, d_ff, activation, dropout, rng)
+        self.norm1, self.norm2 = LayerNorm(d_model, eps), LayerNorm(d_model, eps)
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.seed_generators(rng)
+
+    def _run(self, x: Tensor, mask: ArrayLike | None, weights: list[Tensor] | None) -> Tensor:
+        def attention(a: Tensor) -> Tensor:
+            return _read(self.self_attention, a, a, mask, weights)
+
+        x = _with_sublayer(x, attention, self.norm1, self.dropout1, self.norm_first)
+        return _with_sublayer(x, self.feed_forward, self.norm2, self.dropout2, self.norm_first)
+
+    def forward(self, x: Tensor, mask: ArrayLike | None = None) -> Tensor:
+        """[B, T, d_model] -> the same shape; `mask` as L5.3 takes it, True = may attend."""
+        return self._run(x, mask, None)
+
+    def attend(self, x: Tensor, mask: ArrayLike | None = None) -> tuple[Tensor, Tensor]:
+        """The output of `forward`, and the weights [B, H, T, T]."""
+        weights: list[Tensor] = []
+        out = self._run(x, mask, weights)
+        return out, weights[0]
+
+
+class DecoderLayer(Module):
+    """Masked self-attention, cross-attention to the memory, and a feed-forward network.
+
+    Parameters in order: self_attention.*, cross_attention.*, feed_forward.*, norm1.*, norm2.*,
+    norm3.*; everything else as for `EncoderLayer`.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        activation: str = "relu",
+        norm_first: bool = True,
+        eps: float = 1e-5,
+        rng: PCG32 | None = None,
+    ) -> None:
+        rng = PCG32(0) if rng is None else rng
+        self.norm_first = norm_first
+        self.self_attention = MultiHeadAttention(d_model, n_heads, dropout, rng=rng)
+        self.cross_attention = MultiHeadAttention(d_model, n_heads, dropout, rng=rng)
+        self.feed_forward = FeedForward(d_model, d_ff, activation, dropout, rng)
+        self.norm1, self.norm2 = LayerNorm(d_model, eps), LayerNorm(d_model, eps)
+        self.norm3 = LayerNorm(d_model, eps)
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.dropout3 = Dropout(dropout)
+        self.seed_generators(rng)
+
+    def _run(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: ArrayLike | None,
+        memory_mask: ArrayLike | None,
+        weights: list[Tensor] | None,
+    ) -> Tensor:
+        def attention(a: Tensor) -> Tensor:
+            return _read(self.self_attention, a, a, mask, weights)
+
+        def reading(a: Tensor) -> Tensor:
+            return _read(self.cross_attention, a, memory, memory_mask, weights)
+
+        x = _with_sublayer(x, attention, self.norm1, self.dropout1, self.norm_first)
+        x = _with_sublayer(x, reading, self.norm2, self.dropout2, self.norm_first)
+        return _with_sublayer(x, self.feed_forward, self.norm3, self.dropout3, self.norm_first)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+    ) -> Tensor:
+        """x [B, Tt, d_model], memory [B, Ts, d_model] -> [B, Tt, d_model].
+
+        `mask` is the self-attention's, causal as a rule; `memory_mask` hides keys of the memory.
+        """
+        return self._run(x, memory, mask, memory_mask, None)
+
+    def attend(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """The output of `forward`, the self-attention's weights, and the cross-attention's."""
+        weights: list[Tensor] = []
+        out = self._run(x, memory, mask, memory_mask, weights)
+        return out, weights[0], weights[1]
+
+
+class Encoder(Module):
+    """A stack of encoder layers, `layers.0` and so on, and a final `norm`, or None.
+
+    `final_norm` None means: with pre-norm yes, with post-norm no. Other arguments as for
+    `EncoderLayer`. ValueError unless n_layers is a positive int.
+    """
+
+    def __init__(
+        self,
+        n_layers: int,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        activation: str = "relu",
+        norm_first: bool = True,
+        final_norm: bool | None = None,
+        eps: float = 1e-5,
+        rng: PCG32 | None = None,
+    ) -> None:
+        rng = PCG32(0) if rng is None else rng
+        options = (d_model, n_heads, d_ff, dropout, activation, norm_first, eps, rng)
+        self.layers = ModuleList(EncoderLayer(*options) for _ in _count("Encoder", n_layers))
+        wanted = norm_first if final_norm is None else final_norm
+        self.norm = LayerNorm(d_model, eps) if wanted else None
+        self.seed_generators(rng)
+
+    def _run(self, x: Tensor, mask: ArrayLike | None, weights: list[Tensor] | None) -> Tensor:
+        for layer in self.layers:
+            x = layer._run(x, mask, weights)
+        return x if self.norm is None else self.norm.forward(x)
+
+    def forward(self, x: Tensor, mask: ArrayLike | None = None) -> Tensor:
+        """[B, T, d_model] -> the same shape; the mask is every layer's."""
+        return self._run(x, mask, None)
+
+    def attend(self, x: Tensor, mask: ArrayLike | None = None) -> tuple[Tensor, list[Tensor]]:
+        """The output of `forward`, and each layer's weights [B, H, T, T]."""
+        weights: list[Tensor] = []
+        out = self._run(x, mask, weights)
+        return out, weights
+
+
+def _count(who: str, n_layers: int) -> range:
+    if isinstance(n_layers, bool) or not isinstance(n_layers, int | np.integer) or n_layers < 1:
+        raise ValueError(f"{who}: wants a positive int for n_layers, got {n_layers!r}")
+    return range(n_layers)
+
+
+class Decoder(Module):
+    """A stack of decoder layers that all read the same memory, and a final `norm`, or None.
+
+    Arguments as for `Encoder`.
+    """
+
+    def __init__(
+        self,
+        n_layers: int,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        activation: str = "relu",
+        norm_first: bool = True,
+        final_norm: bool | None = None,
+        eps: float = 1e-5,
+        rng: PCG32 | None = None,
+    ) -> None:
+        rng = PCG32(0) if rng is None else rng
+        options = (d_model, n_heads, d_ff, dropout, activation, norm_first, eps, rng)
+        self.layers = ModuleList(DecoderLayer(*options) for _ in _count("Decoder", n_layers))
+        wanted = norm_first if final_norm is None else final_norm
+        self.norm = LayerNorm(d_model, eps) if wanted else None
+        self.seed_generators(rng)
+
+    def _run(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: ArrayLike | None,
+        memory_mask: ArrayLike | None,
+        weights: list[Tensor] | None,
+    ) -> Tensor:
+        for layer in self.layers:
+            x = layer._run(x, memory, mask, memory_mask, weights)
+        return x if self.norm is None else self.norm.forward(x)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+    ) -> Tensor:
+        """x [B, Tt, d_model], memory [B, Ts, d_model] -> [B, Tt, d_model]; the masks are every
+        layer's."""
+        return self._run(x, memory, mask, memory_mask, None)
+
+    def attend(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """The output of `forward`, each layer's weights [B, H, Tt, Tt], and those of its
+        cross-attention [B, H, Tt, Ts]."""
+        weights: list[Tensor] = []
+        out = self._run(x, memory, mask, memory_mask, weights)
+        return out, weights[0::2], weights[1::2]
+
+
+class Transformer(Module):
+    """An encoder and a decoder that reads its output, as torch.nn.Transformer has them.
+
+    Takes and returns vectors; tokens, positions and the map to logits stand around it. Arguments as for
+    `Encoder`, with a number of layers for each stack.
+    """
+
+    def __init__(
+        self,
+        n_encoder_layers: int,
+        n_decoder_layers: int,
+        d_model: int,
+        n_heads: int,
+        d_ff: int,
+        dropout: float = 0.0,
+        activation: str = "relu",
+        norm_first: bool = True,
+        final_norm: bool | None = None,
+        eps: float = 1e-5,
+        rng: PCG32 | None = None,
+    ) -> None:
+        rng = PCG32(0) if rng is None else rng
+        options = (d_model, n_heads, d_ff, dropout, activation, norm_first, final_norm, eps, rng)
+        self.encoder = Encoder(n_encoder_layers, *options)
+        self.decoder = Decoder(n_decoder_layers, *options)
+        self.seed_generators(rng)
+
+    def forward(
+        self,
+        source: Tensor,
+        target: Tensor,
+        source_mask: ArrayLike | None = None,
+        target_mask: ArrayLike | None = None,
+        memory_mask: ArrayLike | None = None,
+    ) -> Tensor:
+        """source [B, Ts, d_model], target [B, Tt, d_model] -> [B, Tt, d_model].
+
+        `target_mask` is the decoder's own and causal as a rule; nothing is masked unless it is said.
+        """
+        memory = self.encoder.forward(source, source_mask)
+        return self.decoder.forward(target, memory, target_mask, memory_mask)
