@@ -9,11 +9,11 @@ READY := $(VENV)/ready
 
 # One thread for BLAS: tests of small arrays run faster, and results do not depend on the machine.
 test bench: export OPENBLAS_NUM_THREADS = 1
-site serve: export NO_MKDOCS_2_WARNING = 1
+site pdf serve: export NO_MKDOCS_2_WARNING = 1
 serve: export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help site serve test bench format check clean
+.PHONY: help site pdf serve test browser picture bench format check clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -27,16 +27,28 @@ $(READY): pyproject.toml constraints.txt
 
 site: $(READY) ## tangle the book and weave it into site/
 	$(PY) tangle.py
-	$(PY) -m mkdocs build --clean --strict --quiet $(ARGS)
+	$(PY) -m mkdocs build --clean --strict $(ARGS)
 	@echo 'open site/index.html'
+
+pdf: $(READY) ## print the whole book to build/tinyllm.pdf (needs chromium)
+	$(PY) tangle.py
+	$(PY) -m weave.printed $(ARGS)
 
 serve: $(READY) ## the site on http://127.0.0.1:8000; tangles and weaves again when a chapter changes
 	$(PY) tangle.py
-	@$(PY) tangle.py --watch & trap "kill $$!" EXIT; $(PY) -m mkdocs serve --no-strict --watch weave --watch tinyllm $(ARGS)
+	$(PY) -m mkdocs serve --no-strict $(ARGS)
 
 test: $(READY) ## tangle the book and run all tests (ARGS=tests/L5.3 for one chapter's)
 	$(PY) tangle.py
 	$(PY) -m pytest $(ARGS)
+
+browser: node_modules/axe-core ## what the tests in a browser need besides Debian's chromium and chromium-driver
+node_modules/axe-core: package.json
+	npm install --no-package-lock --no-audit --no-fund --ignore-scripts
+	@touch $@
+
+picture: site ## the pictures of README, from the site as it is now
+	$(PY) -m weave.screenshot site
 
 bench: $(READY) ## measure, and print the tables that the chapters quote
 	$(PY) tangle.py
@@ -54,6 +66,6 @@ check: $(READY) ## what is tangled is up to date, linted, formatted and typed
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-clean: ## remove what was made: .venv, site, build, caches (tangled files stay)
-	rm -rf $(VENV) site build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .tangle-tmp
+clean: ## remove what was made: .venv, site, build, node_modules, caches (tangled files stay)
+	rm -rf $(VENV) site build dist node_modules .pytest_cache .mypy_cache .ruff_cache .hypothesis .tangle-tmp
 	find . -name __pycache__ -prune -exec rm -rf {} +

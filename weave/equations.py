@@ -29,7 +29,7 @@ def mathml(tex: str, display: bool = False) -> str:
     except LatexError as error:
         raise TeXError(" ".join(str(error).split())) from error
     used.update(unescape(re.sub(r"<[^>]*>", "", html)))
-    return str(html).replace("<math", "<math data-search-exclude", 1)
+    return str(html)
 
 
 def inline(index: Index, page: Page, line: int, tex: str) -> str:
@@ -55,7 +55,7 @@ def displayed(index: Index, page: Page, line: int, tex: str) -> str:
     anchor, number = "eq-" + escape(labels[0]), page.equations[labels[0]]
     return (
         f'<div class="equation" id="{anchor}" tabindex="0">{html}'
-        f'<a class="equation-number" data-search-exclude href="#{anchor}">({number})</a></div>'
+        f'<a class="equation-number" href="#{anchor}">({number})</a></div>'
     )
 
 
@@ -66,6 +66,11 @@ def _bad(index: Index, page: Page, line: int, tex: str, error: TeXError) -> str:
 
 def font() -> bytes:
     """STIX Two Math as woff2 with no more than the characters used, and their larger and stretched forms."""
+    return _font(frozenset(used))
+
+
+@lru_cache(maxsize=1)
+def _font(characters: frozenset[str]) -> bytes:
     from fontTools import subset
     from fontTools.ttLib import TTFont
 
@@ -77,8 +82,10 @@ def font() -> bytes:
     options.drop_tables += ["DSIG"]
     stix = TTFont(source, recalcTimestamp=False)
     cutter = subset.Subsetter(options)
-    letters = {letter for one in used for letter in one + _italic(one)}
-    cutter.populate(text="".join(letters) + " √")  # a root's sign stands in no element's text
+    letters = {letter for one in characters for letter in one + _italic(one)}
+    cutter.populate(
+        text="".join(sorted(letters)) + " √"
+    )  # a root's sign stands in no element's text
     cutter.subset(stix)
     stix.flavor = "woff2"
     written = io.BytesIO()

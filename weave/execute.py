@@ -19,8 +19,34 @@ from typing import Any
 Result = str | dict[str, Any]
 
 
+_kept: dict[object, Result] = {}
+
+
 def figures(blocks: Sequence[tuple[str, int, str]]) -> list[Result]:
     """The result of each block, given its chapter, the line before its first, and its code."""
+    stamp = _stamp()
+    if _kept.get("stamp") != stamp:
+        _kept.clear()
+        _kept["stamp"] = stamp
+    missing = [block for block in blocks if block[2] not in _kept and block not in _kept]
+    for block, result in zip(missing, _drawn(missing) if missing else (), strict=True):
+        _kept[block[2] if isinstance(result, str) else block] = result
+    return [_kept[block[2]] if block[2] in _kept else _kept[block] for block in blocks]
+
+
+def _stamp() -> str:
+    """What figures depend on besides their own code: the package, and what draws."""
+    found = []
+    for folder in ("tinyllm", os.path.join(os.path.dirname(__file__), "figures")):
+        for path, _, names in os.walk(folder):
+            for name in names:
+                if name.endswith((".py", ".toml", ".json")):
+                    status = os.stat(os.path.join(path, name))
+                    found.append((path, name, status.st_mtime_ns, status.st_size))
+    return repr(sorted(found))
+
+
+def _drawn(blocks: Sequence[tuple[str, int, str]]) -> list[Result]:
     environment = {
         **os.environ,
         "OPENBLAS_NUM_THREADS": "1",

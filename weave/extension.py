@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import posixpath
 import re
+import zlib
+from collections import Counter
 from html import escape
 from typing import Any
 
@@ -17,8 +19,12 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.preprocessors import Preprocessor
 
-from weave import code, equations, execute, facts, prose
-from weave.index import Index, current
+from weave import code, equations, execute, facts, pages, prose
+from weave.index import Index, Page, current
+from weave.tree import Finisher
+
+TEST = re.compile(r"`test_\w+`")
+STYLE = re.compile(r' style="([^"]*)"')
 
 
 class WeaveExtension(Extension):
@@ -30,7 +36,9 @@ class WeaveExtension(Extension):
 
     def extendMarkdown(self, md: Markdown) -> None:
         """Registers the weaver after the lines are normalised (30) and before fences are read (25)."""
-        md.preprocessors.register(Weaver(md, self.getConfig("book")), "weave", 27)
+        weaver = Weaver(md, self.getConfig("book"))
+        md.preprocessors.register(weaver, "weave", 27)
+        md.treeprocessors.register(Finisher(md, weaver), "weave-finish", -10)
 
 
 class Weaver(Preprocessor):
@@ -39,20 +47,21 @@ class Weaver(Preprocessor):
     def __init__(self, md: Markdown, folder: str) -> None:
         super().__init__(md)
         self.folder = folder
+        self.page: Page | None = None  # that is being rendered
 
     def run(self, lines: list[str]) -> list[str]:
         """The page's lines, woven; a page that is no chapter of the book is left as it is."""
         self.index: Index = current(self.folder)
-        page = self.index.page("\n".join(lines))
+        page = self.page = self.index.page("\n".join(lines))
         if page is None:
             return lines
-        self.page = page
-        self.figures = self._figures()
+        page.links.clear()
+        self.figures = self._figures(page)
         done: list[str] = []
         at = 0  # lines that are done
         for block in page.blocks:
-            done += self._prose(lines[at : block.line - 1], at + 1)
-            html = self._block(block)
+            done += self._prose(page, lines[at : block.line - 1], at + 1)
+            html = self._block(page, block)
             opener = lines[block.line - 1]
             margin = opener[: len(opener) - len(opener.lstrip(" \t>"))]
             if html is None:
@@ -60,18 +69,25 @@ class Weaver(Preprocessor):
             else:
                 done += [margin.rstrip(), margin + self._stashed(html), margin.rstrip()]
             at = block.end_line
-        return done + self._prose(lines[at:], at + 1)
+        done += self._prose(page, lines[at:], at + 1)
+        others = [name for name, place in page.referred.items() if place.page != page.path]
+        if others:
+            html = "".join(code.preview(self.index, page, name) for name in others)
+            done += ["", self._stashed(html), ""]
+        return done
 
     def _stashed(self, html: str) -> str:
         """A word that Markdown replaces by this HTML in the end."""
         return str(self.md.htmlStash.store(html))
 
-    def _block(self, block: Any) -> str | None:
+    def _block(self, page: Page, block: Any) -> str | None:
         """The HTML of a block; None where it is Markdown's to render."""
-        index, page = self.index, self.page
+        index = self.index
+        if page.generated:
+            return pages.shown(index, page, block)
         kinds = {block.language, *block.classes}  # of ``` {.pitfalls} the class is the language
         if "figure" in kinds:
-            return self._figure(block)
+            return self._figure(page, block)
         if block.patch:
             return code.difference(index, page, block)
         if "chapter" in kinds:
@@ -88,26 +104,30 @@ class Weaver(Preprocessor):
             return code.captioned(index, page, block)
         return None
 
-    def _figures(self) -> dict[int, execute.Result]:
-        blocks = [block for block in self.page.blocks if "figure" in block.classes]
-        if not blocks:
+    def _figures(self, page: Page) -> dict[int, execute.Result]:
+        if not any("figure" in block.classes for block in page.blocks):
             return {}
-        results = execute.figures([(self.page.path, b.line, self.index.body(b)) for b in blocks])
-        return {block.line: result for block, result in zip(blocks, results, strict=True)}
+        whole = [
+            (other.path, block)
+            for other in self.index.pages.values()
+            for block in other.blocks
+            if "figure" in block.classes
+        ]
+        results = execute.figures([(path, b.line, self.index.body(b)) for path, b in whole])
+        pairs = zip(whole, results, strict=True)
+        return {block.line: result for (path, block), result in pairs if path == page.path}
 
-    def _figure(self, block: Any) -> str:
+    def _figure(self, page: Page, block: Any) -> str:
         result, name = self.figures[block.line], escape(block.name or "")
         alt = block.attributes.get("alt", "")
         if not name or not alt:
-            self.index.fault(
-                self.page.path, block.line, "a figure has a name, #fig-NAME, and alt text"
-            )
+            self.index.fault(page.path, block.line, "a figure has a name, #fig-NAME, and alt text")
         if isinstance(result, dict):
-            self.index.fault(self.page.path, result["line"], result["error"])
+            self.index.fault(page.path, result["line"], result["error"])
             return (
                 f'<figure id="{name}"><code class="bad">{escape(result["error"])}</code></figure>'
             )
-        number = self.page.figures.get(block.name or "", 0)
+        number = page.figures.get(block.name or "", 0)
         svg = result.replace("<svg", f'<svg role="img" aria-labelledby="{name}-t {name}-d"', 1)
         start = svg.index(">") + 1
         label = (
@@ -116,23 +136,23 @@ class Weaver(Preprocessor):
         written = block.attributes.get("caption", "")
         if re.match(r"figure \d", written, re.IGNORECASE):
             self.index.fault(
-                self.page.path, block.line, "the weaver numbers figures: leave the number out"
+                page.path, block.line, "the weaver numbers figures: leave the number out"
             )
-        caption = facts.text(self.index, self.page, block.line, written)
-        behind = code.collapsed(self.index, self.page, block, "How this figure is drawn")
+        caption = facts.text(self.index, page, block.line, written)
+        behind = code.collapsed(self.index, page, block, "How this figure is drawn")
         return (
-            f'<figure id="{name}"><div class="figure-frame" tabindex="0" data-search-exclude>'
-            f"{svg[:start]}{label}{svg[start:]}</div>"
+            f'<figure id="{name}"><div class="figure-frame" tabindex="0">'
+            f"{_slim(svg[:start] + label + svg[start:])}</div>"
             f"<figcaption><b>Figure {number}.</b> {caption}</figcaption>{behind}</figure>"
         )
 
-    def _prose(self, lines: list[str], first: int) -> list[str]:
+    def _prose(self, page: Page, lines: list[str], first: int) -> list[str]:
         """Lines between two blocks, `first` the number of the first, with formulas and references done."""
-        return prose.replaced(lines, first, self._woven)
+        return prose.replaced(lines, first, lambda line, match: self._woven(page, line, match))
 
-    def _woven(self, line: int, match: re.Match[str]) -> str | None:
+    def _woven(self, page: Page, line: int, match: re.Match[str]) -> str | None:
         """What stands in the place of a match of `prose.PROSE`; None for what stays."""
-        index, page = self.index, self.page
+        index = self.index
         if match["escaped"] == "$":
             return "&#36;"
         if match["display"] is not None:
@@ -143,14 +163,22 @@ class Weaver(Preprocessor):
         if match["inline"] is not None:
             return self._stashed(equations.inline(index, page, line, match["inline"]))
         if match["label"] is not None:
-            return self._reference(match, line)
+            return self._reference(page, match, line)
+        if match["to"]:
+            page.links.append((line, match["to"]))
+        elif (
+            match["ticks"]
+            and TEST.fullmatch(match[0])
+            and not index.test(match[0][1:-1], page.path)
+        ):
+            index.fault(page.path, line, f"no block of the book defines the test {match[0][1:-1]}")
         return None
 
-    def _reference(self, found: re.Match[str], line: int) -> str | None:
+    def _reference(self, here: Page, found: re.Match[str], line: int) -> str | None:
         """A reference to an equation or a figure, with its number for its label."""
-        page = self.page
+        page = here
         if found["file"]:
-            folder = page.path.rpartition("/")[0]
+            folder = here.path.rpartition("/")[0]
             other = posixpath.normpath(posixpath.join(folder, found["file"]))
             if other not in self.index.pages:
                 return None  # a dead link: MkDocs says so
@@ -165,9 +193,21 @@ class Weaver(Preprocessor):
                 f"figure fig-{name}",
             )
         if number is None:
-            self.index.fault(self.page.path, line, f"there is no {wanted} in {page.path}")
+            self.index.fault(here.path, line, f"there is no {wanted} in {page.path}")
             return f"{found['kind']}. {found['label']}"
         return f"[{shown.format(number)}]({found['file']}#{found['kind']}-{name})"
+
+
+def _slim(svg: str) -> str:
+    """The picture with a class in the place of each style that it has several times."""
+    often = [style for style, times in Counter(STYLE.findall(svg)).items() if times > 2]
+    rules = ""
+    for style in often:
+        name = f"f{zlib.crc32(style.encode()):x}"
+        svg = svg.replace(f' style="{style}"', f' class="{name}"')
+        rules += f".{name}{{{style}}}"
+    start = svg.index(">") + 1
+    return f"{svg[:start]}<style>{rules}</style>{svg[start:]}" if rules else svg
 
 
 def makeExtension(**configuration: Any) -> WeaveExtension:

@@ -16,6 +16,11 @@ SPAN = re.compile(
     r"`([^`]+)`|(?<![\\$])\$(\S(?:[^$]*\S)?)\$|(?<!\*)\*([^*\s](?:[^*]*[^*\s])?)\*(?!\*)"
 )
 
+HIDE = (
+    '<p class="hide-line"><button type="button" class="hide-implementation" aria-pressed="false"'
+    ' title="Key: h">Hide the implementation</button></p>\n'
+)
+
 
 def text(index: Index, page: Page, line: int, source: str) -> str:
     """A short text from an attribute or a header: code in backticks, formulas in dollars, stress in stars."""
@@ -39,6 +44,12 @@ def chapter_link(index: Index, page: Page, chapter: str) -> str:
     href = index.href(page.path, Place(index.page_of[chapter].path, ""))
     title = index.facts[chapter].get("title", "")
     return f'<a href="{href}">{escape(f"{chapter} {title}".strip())}</a>'
+
+
+def page_link(index: Index, page: Page, path: str) -> str:
+    """A link to a chapter file, by the title that stands in its header facts or in its first heading."""
+    other = index.pages[path]
+    return f'<a href="{index.href(page.path, Place(path, ""))}">{escape(other.title)}</a>'
 
 
 def file_link(index: Index, page: Page, path: str) -> str:
@@ -98,7 +109,8 @@ def overview(index: Index, page: Page, block: Any) -> str:
     body = "".join(
         f'<tr><th scope="row">{name}</th><td>{value}</td></tr>\n' for name, value in rows if value
     )
-    return f'<table class="overview"><tbody>\n{body}</tbody></table>'
+    button = HIDE if any(index.implements(page, one) for one in page.blocks) else ""
+    return f'<table class="overview"><tbody>\n{body}</tbody></table>\n{button}'
 
 
 def _together(facts: dict[str, Any]) -> str:
@@ -129,7 +141,7 @@ def pitfalls(index: Index, page: Page, block: Any) -> str:
         ]
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>\n")
     head = "".join(
-        f'<th scope="col">{name}</th>' for name in ("", "Pitfall", "Symptom", "Caught by")
+        f'<th scope="col">{name}</th>' for name in ("Fault", "Pitfall", "Symptom", "Caught by")
     )
     return f'<div class="table-frame" tabindex="0"><table class="pitfalls"><thead><tr>{head}</tr></thead><tbody>\n{"".join(rows)}</tbody></table></div>'
 

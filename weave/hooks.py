@@ -3,18 +3,58 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
-from weave import equations
-from weave.index import current, forget
+from mkdocs.structure.files import File, InclusionLevel
+
+import tangle
+from weave import equations, links, pages, printed, search
+from weave.index import Page, current, forget, hold
 
 FONT = "assets/stix-two-math.woff2"
+BUILD = Path("build/pages")
+MARGIN = re.compile(r"\n\s+")
+serving = False
+others: dict[str, Page] = {}  # pages that are not of the book, for the search
+
+
+def on_startup(command: str, dirty: bool) -> None:
+    """Whether this is `mkdocs serve`."""
+    global serving
+    serving = command == "serve"
 
 
 def on_pre_build(config: Any) -> None:
     """Each build reads the book anew."""
+    if serving:
+        tangle.main([config["docs_dir"], "-o", str(Path(config["docs_dir"]).parent)])
+    others.clear()
     forget()
+    hold(True)
+
+
+def on_build_error(error: Exception) -> None:
+    """The build ends here."""
+    hold(False)
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Writes the generated pages, and hands them to MkDocs."""
+    index = current(config["docs_dir"])
+    folder = Path(config["docs_dir"]).parent / BUILD
+    for path, text in pages.generated(index).items():
+        index.add(path, text)
+        target = folder / path
+        if not target.is_file() or target.read_text(encoding="utf-8") != text:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        source = path.startswith("code/")
+        inclusion = InclusionLevel.NOT_IN_NAV if source else InclusionLevel.UNDEFINED
+        file = File.generated(config, path, abs_src_path=str(target), inclusion=inclusion)
+        files.append(file)
+    return files
 
 
 def on_nav(nav: Any, config: Any, files: Any) -> Any:
@@ -27,17 +67,36 @@ def on_nav(nav: Any, config: Any, files: Any) -> Any:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Tells MkDocs' check of links about the ids of blocks, figures and equations."""
+    """Keeps the page for print or search, and tells MkDocs' check of links which ids it has."""
     woven = current(config["docs_dir"]).pages.get(page.file.src_uri)
-    if woven is not None and page.present_anchor_ids is not None:
-        page.present_anchor_ids |= set(woven.anchors.values()) | set(woven.figures)
-        page.present_anchor_ids |= {"eq-" + label for label in woven.equations}
+    if woven is None:
+        others[page.file.src_uri] = search.page_of_html(page.file.src_uri, page.title, html)
+        return html
+    printed.collected[page.file.src_uri] = printed.Printed(page.url, woven.title, html)
+    if page.present_anchor_ids is not None:
+        page.present_anchor_ids |= woven.all_ids()
     return html
 
 
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Material's template indents by ten columns and more: a tenth of a page is spaces, outside of its text."""
+    head, start, rest = output.partition("<article")
+    text, end, foot = rest.partition("</article>")
+    return MARGIN.sub("\n", head) + start + text + end + MARGIN.sub("\n", foot)
+
+
+def on_env(env: Any, config: Any, files: Any) -> Any:
+    """Checks the links, when all pages are rendered."""
+    links.check(current(config["docs_dir"]), files.src_uris)
+    return env
+
+
 def on_post_build(config: Any) -> None:
-    """Writes the font of the equations."""
+    """Writes the index of the search and the font of the equations."""
+    folder = Path(config["site_dir"])
+    (folder / "assets").mkdir(parents=True, exist_ok=True)
+    text = search.script(current(config["docs_dir"]), others.values())
+    (folder / search.FILE).write_text(text, encoding="utf-8")
+    hold(False)
     if equations.used:
-        path = Path(config["site_dir"], FONT)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(equations.font())
+        (folder / FONT).write_bytes(equations.font())

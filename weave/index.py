@@ -13,18 +13,22 @@ import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote
 
 import tangle
-from weave import prose
+from weave import glossary, prose
+from weave.program import Program
 
 log = logging.getLogger("mkdocs.weave")  # below MkDocs' own, so that --strict counts the warnings
 
 REFERENCE = re.compile(r"(\\?)" + tangle.REFERENCE.pattern)  # a backslash makes it text
 LABEL = re.compile(r"\\label\{eq:([^{}]+)\}")
 TEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
+TITLE = re.compile(r"^# +(.+?)(?: *\{.*\})?$", re.MULTILINE)
 FACTS = {"chapter", "pitfall"}
+GLOSSARY = "reference/glossary.md"
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,16 @@ class Place:
 
     page: str  # its path below the book, e.g. 5-transformer/L5.3-multi-head-attention.md
     anchor: str
+
+
+@dataclass
+class Section:
+    """A heading and the words under it, for the search."""
+
+    anchor: str
+    level: int
+    title: str
+    words: list[str]
 
 
 @dataclass
@@ -46,6 +60,17 @@ class Page:
     equations: dict[str, int] = field(default_factory=dict)  # label -> number
     figures: dict[str, int] = field(default_factory=dict)  # name -> number
     chapter: str = ""  # the id of its header facts, e.g. L5.3
+    title: str = ""
+    generated: bool = False  # made from the whole book, not written by anybody
+    referred: dict[str, Place] = field(default_factory=dict)  # chunks that its code refers to
+    links: list[tuple[int, str]] = field(default_factory=list)  # of its prose: line, target
+    sections: list[Section] = field(default_factory=list)
+    ids: set[str] | None = None  # of headings and the like; None until the page is rendered
+
+    def all_ids(self) -> set[str]:
+        """Every id that a link can lead to."""
+        woven = {*self.anchors.values(), *self.figures, *("eq-" + name for name in self.equations)}
+        return woven | (self.ids or set())
 
 
 class Index:
@@ -60,10 +85,15 @@ class Index:
         self.chunks: dict[str, Place] = {}  # name -> its first block
         self.files: dict[str, Place] = {}  # target -> the first block that makes it
         self.tests: dict[str, list[Place]] = {}
+        self.users: dict[str, list[Any]] = {}  # name of a chunk -> the blocks that refer to it
         self._by_text: dict[str, Page] = {}
         self._makes: dict[str, list[str]] | None = None
         for chapter in self.book.chapters:
             self._read(chapter)
+        self.program = Program(self.book)
+        source = self.pages.get(GLOSSARY)
+        self.terms, self.forms = glossary.read(source.text if source else "")
+        self.term_pattern = glossary.pattern(self.forms)
         for fault in self.book.faults:
             log.warning("%s:%d: %s", *fault)
 
@@ -72,16 +102,22 @@ class Index:
         log.warning("%s:%d: %s", os.path.join(self.folder, page), line, message)
 
     def page(self, text: str) -> Page | None:
-        """The chapter that has this text, give or take white space; None for one that is not of the book."""
+        """The page that has this text, give or take white space; None for one that is not of the book."""
         return self._by_text.get(_plain(text))
+
+    def add(self, path: str, text: str) -> None:
+        """Take in a page that was made for the book and is no chapter of it."""
+        if path not in self.pages:
+            made = tangle.add_chapter(tangle.Book(), path, path, text)
+            page = Page(path, text, made.blocks, title=TITLE.findall(text)[0], generated=True)
+            self.pages[path] = self._by_text[_plain(text)] = page
 
     def href(self, page: str, place: Place) -> str:
         """The address of a place, as a link on `page` has it."""
         fragment = "#" + quote(place.anchor, safe="-_.:/~") if place.anchor else ""
         if place.page == page and fragment:
             return fragment
-        target = place.page.removesuffix(".md") + ".html"
-        return quote(posixpath.relpath(target, posixpath.dirname(page) or ".")) + fragment
+        return _way(posixpath.dirname(page), place.page) + fragment
 
     def targets(self, name: str) -> list[str]:
         """The files that a chunk ends up in, in book order."""
@@ -91,6 +127,18 @@ class Index:
                 for reached in self._reached(root):
                     self._makes.setdefault(reached, []).append(target)
         return self._makes.get(name, [])
+
+    def place(self, block: Any) -> Place:
+        """Where a block stands on the site."""
+        page = self.pages[block.chapter.name]
+        return Place(page.path, page.anchors.get(block.line, ""))
+
+    def implements(self, page: Page, block: Any) -> bool:
+        """Whether a block, or the chunk that it is a variant of, goes to the module that the chapter builds, and nowhere else."""
+        built = self.facts.get(page.chapter, {}).get("builds")
+        name = block.patch or block.name
+        made = self.targets(name) if name else [block.file]
+        return bool(built) and made == [built]
 
     def test(self, name: str, page: str) -> Place | None:
         """Where a test is defined; on this page rather than on another."""
@@ -132,6 +180,8 @@ class Index:
 
     def _read(self, chapter: Any) -> None:
         page = Page(chapter.name, chapter.text, chapter.blocks)
+        heading = TITLE.search(page.text)
+        page.title = heading[1].strip() if heading else page.path
         self.pages[page.path] = self._by_text[_plain(page.text)] = page
         seen: dict[str, int] = {}
         for block in page.blocks:
@@ -147,6 +197,10 @@ class Index:
                     self.files.setdefault(block.file, place)
                 for test in TEST.findall(block.body):
                     self.tests.setdefault(test, []).append(place)
+                if not block.patch:
+                    for escaped, name in dict.fromkeys(REFERENCE.findall(block.body)):
+                        if not escaped:
+                            self.users.setdefault(name, []).append(block)
             if "figure" in block.classes and block.name:
                 page.figures[block.name] = len(page.figures) + 1
             if FACTS & set(block.classes):
@@ -184,11 +238,14 @@ def between(lines: list[str], blocks: list[Any]) -> Iterator[tuple[int, list[str
 
 
 _kept: dict[str, tuple[object, Index]] = {}
+_held = False
 
 
 def current(folder: str = "book") -> Index:
-    """The index of the book as it is on the disk now."""
+    """The index of the book as it is on the disk now, or as it was when `hold` was said."""
     folder = os.path.relpath(folder)
+    if _held and folder in _kept:
+        return _kept[folder][1]
     stamp = [(path, status.st_mtime_ns, status.st_size) for path, status in _chapters(folder)]
     if folder not in _kept or _kept[folder][0] != stamp:
         _kept[folder] = stamp, Index(folder)
@@ -205,6 +262,12 @@ def forget() -> None:
     _kept.clear()
 
 
+def hold(held: bool) -> None:
+    """Whether `current` is to give the index that it has without looking at the disk."""
+    global _held
+    _held = held
+
+
 def _plain(text: str) -> str:
     return "".join(text.split())
 
@@ -218,3 +281,9 @@ def _anchor(block: Any) -> str:
     if block.name:
         return f"chunk-{block.name}"
     return f"file-{block.file}" if block.file else ""
+
+
+@lru_cache(maxsize=65536)
+def _way(folder: str, page: str) -> str:
+    """The relative address of a page, seen from a folder."""
+    return quote(posixpath.relpath(page.removesuffix(".md") + ".html", folder or "."))

@@ -1,16 +1,27 @@
 # Tangled from book/workshop/weave.md
 """The weaver: small books in, pages and faults out."""
 
+import json
 import logging
+import os
 import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 from markdown import Markdown
 
+import tangle
+from weave import links, pages, printed, search
 from weave.figures import bar_chart, below, beside, graph, grid, heat_map, line_plot
 from weave.figures.svg import COLOURS, decimals
+from weave.index import current
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTENSIONS = ["weave.extension", "pymdownx.highlight", "pymdownx.superfences", "tables"]
@@ -35,6 +46,11 @@ def weave(tmp_path, monkeypatch, caplog):
 def plain(html):
     """The text of a page without its tags."""
     return re.sub(r"<[^>]*>", "", html).replace("&lt;", "<").replace("&gt;", ">")
+
+
+def noweb(text):
+    """The text with «name» for a reference, so that the tangler does not take it for one of its own."""
+    return text.replace("«", "<<").replace("»", ">>")
 
 
 BOOK = {
@@ -72,8 +88,9 @@ pass
 ```python
 plain = 1
 ```
-""".replace("«", "<<").replace("»", ">>"),  # so that the tangler does not take them for its own
+""",
 }
+BOOK = {path: text.replace("«", "<<").replace("»", ">>") for path, text in BOOK.items()}
 
 
 def test_captions_name_chunk_files_and_part(weave):
@@ -91,6 +108,31 @@ def test_captions_name_chunk_files_and_part(weave):
 def test_a_chunk_of_another_chapter_knows_its_files(weave):
     html, _ = weave(dict(reversed(BOOK.items())))
     assert "add · tinyllm/mha.py" in plain(html)
+
+
+def test_feet_lead_to_users_and_to_the_other_parts(weave):
+    html, _ = weave(BOOK)
+    feet = [plain(foot) for foot in re.findall(r'<div class="chunk-foot">(.*?)</div>', html)]
+    assert feet == [
+        "used in mha · continued in part 2",
+        "used in mha · continues part 1",
+    ]
+    assert 'continued in <a href="#chunk-split-2">' in html
+
+
+def test_ids_are_unique(weave):
+    html, _ = weave(BOOK)
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+
+
+def test_a_preview_of_another_page_comes_along(weave):
+    html, _ = weave(BOOK)
+    template = html[html.index("<template") : html.index("</template>")]
+    assert 'data-preview="chunk-add"' in template
+    assert "return a + b" in plain(template)
+    assert " id=" not in template
+    assert html.count("<template") == 1
 
 
 def test_references_lead_to_definitions_across_pages(weave):
@@ -115,7 +157,7 @@ def test_a_block_in_a_list_stays_in_its_item_and_keeps_its_tab(weave):
 
 def test_blocks_without_name_or_file_are_left_to_markdown(weave):
     html, _ = weave(BOOK)
-    assert html.count("chunk-caption") == 3
+    assert html.count("chunk-caption") == 4  # one of them in a template
     assert "plain = 1" in plain(html)
 
 
@@ -265,7 +307,7 @@ y = 1  # eq. heads
     assert '<a href="a.md#eq-other">eq. (1)</a>' in html
     assert html.index('id="eq-first"') < html.index('id="eq-heads"')
     assert '<a href="#eq-heads">eq. heads (2)</a>' in html
-    assert html.count('<math data-search-exclude display="block">') == 2
+    assert html.count('<math display="block">') == 2
 
 
 def test_dollars_in_code_prices_and_comments_are_no_formulas(weave):
@@ -403,14 +445,264 @@ def test_ink_is_readable_on_every_filling_in_both_themes():
                 assert (light + 0.05) / (dark + 0.05) >= 4.5, (name, one, other)
 
 
+PROGRAM = {
+    "0-base/a.md": noweb("""\
+# A
+
+```python {#a file=p/a.py}
+class Base:
+    def kept(self):
+        return 1
+
+
+def helper():
+    return Base()
+```
+"""),
+    "1-top/b.md": noweb("""\
+# B
+
+```toml {.chapter file=chapters.toml}
+["B"]
+builds = "p/b.py"
+```
+
+`helper` and `Derived.work`, `work(3)`, `p.a.helper`, `Derived.kept`, `nothing`, `x`, [`work`](#chunk-work)
+
+```python {#b file=p/b.py}
+from p.a import Base, helper as made
+
+
+class Derived(Base):
+    «work»
+
+    «doc»
+```
+
+```python {#work}
+def work(self):
+    def inner():
+        «deep»
+
+    return made()
+```
+
+```python {#deep}
+return self.kept()
+```
+
+```python {#doc}
+SHARED = 1
+```
+
+```python {#contract file=c/b.py}
+«doc»
+```
+
+```diff {#s01 patch=deep}
+-return self.kept()
++return 0
+```
+"""),
+}
+
+
+def test_a_block_says_where_in_the_program_it_stands(weave):
+    html, faults = weave(PROGRAM)
+    assert not faults
+    text = plain(html)
+    assert "work · p/b.py · in class Derived" in text
+    assert "deep · p/b.py · in Derived.work.inner" in text
+    assert "b · p/b.py\n" in text
+
+
+def test_names_in_backticks_lead_to_their_definitions(weave):
+    html, _ = weave(PROGRAM)
+    paragraph = html[html.index("<p><a") :].partition("</p>")[0]
+    link = '<a class="defined" href="{}"><code>{}</code></a>'
+    assert link.format("../0-base/a.html#chunk-a", "helper") in paragraph
+    assert link.format("#chunk-work", "Derived.work") in paragraph
+    assert link.format("#chunk-work", "work(3)") in paragraph
+    assert link.format("../0-base/a.html#chunk-a", "p.a.helper") in paragraph
+    assert link.format("../0-base/a.html#chunk-a", "Derived.kept") in paragraph
+    assert "<code>nothing</code>, <code>x</code>" in paragraph
+    assert '<a href="#chunk-work"><code>work</code></a>' in paragraph  # no link in a link
+
+
+def test_uses_are_found_through_imports_and_bases(weave):
+    weave(PROGRAM)
+    program = current().program
+    used = {
+        one.qualified: [block.name for block in one.uses.values()]
+        for module in program.modules.values()
+        for one in module.definitions.values()
+    }
+    assert used["helper"] == ["work"]
+    assert used["Base"] == ["b"]
+    assert used["Base.kept"] == ["deep"]
+    assert used["Derived"] == []
+
+
+def test_what_builds_the_module_can_be_hidden_and_no_more(weave):
+    html, _ = weave(PROGRAM)
+    hidden = re.findall(r'<div class="chunk[^"]* implementation" id="([^"]+)"', html)
+    assert hidden == ["chunk-b", "chunk-work", "chunk-deep", "patch-s01"]
+    assert html.count('class="hide-implementation"') == 1
+
+
+def test_a_program_with_faults_is_not_guessed_at(weave):
+    html, faults = weave(
+        {"a.md": "```python {#a file=a.py}\n«gone»\n```\n".replace("«", "<<").replace("»", ">>")}
+    )
+    assert len(faults) == 1
+    assert faults[0].startswith("book/a.md:2: ")
+    assert "gone" in faults[0]
+    assert not current().program.modules
+    assert html.count('class="chunk"') == 1
+
+
+def shown(path):
+    """A generated page as HTML."""
+    index = current()
+    text = pages.generated(index)[path]
+    index.add(path, text)
+    return Markdown(extensions=EXTENSIONS).convert(text)
+
+
+def test_an_assembled_file_is_the_file_and_leads_back(weave):
+    weave(PROGRAM)
+    html = shown("code/p/b.py.md")
+    code = html[html.index("<code>") : html.index("</code>")]
+    runs = re.findall(
+        r'<span class="run-from"><a href="([^"]+)">\w+</a> ([^<]+)</span><span class="run-code">',
+        code,
+    )
+    assert runs[2] == ("../../1-top/b.html#chunk-deep", "line 8")
+    assert [lines for _, lines in runs][:2] == ["lines 1 to 5", "lines 6 to 7"]
+    assert 'id="chunk-deep"' in code
+    written = re.sub(r'<span class="run-from">.*?</span>', "", code)
+    assert plain(written) == tangle.expand(current().book, "p/b.py")
+    assert 'class="hide-implementation"' in html
+
+
+def test_indexes_list_every_chunk_identifier_and_file(weave):
+    weave(PROGRAM)
+    chunks = shown("reference/chunks.md")
+    for name in current().chunks:
+        assert f">{name}</a>" in chunks or not name
+    assert '<a href="../1-top/b.html#chunk-work">work</a>' in chunks
+    files = shown("reference/files.md")
+    assert '<a href="../code/p/b.py.html"><code>p/b.py</code></a>' in files
+    identifiers = shown("reference/identifiers.md")
+    assert '<a href="../1-top/b.html#chunk-work">Derived.work</a>' in identifiers
+    assert "method in p.b" in identifiers
+
+
+def test_blocks_that_one_line_is_made_of_are_coloured_anew(weave):
+    book = "```python {#a file=a.py}\nx = [«b»]\n\\«a»\n```\n\n```python {#b}\n1,\n2\n```\n"
+    weave({"a.md": noweb("# A\n\n" + book)})
+    html = shown("code/a.py.md")
+    written = re.sub(r'<span class="run-from">.*?</span>', "", html)
+    assert "x = [1,\n     2]\n<<a>>\n" in plain(written)
+
+
+GLOSSARY = """\
+# Glossary
+
+causal mask (causal masks)
+:   A mask by which a position reads *earlier* positions only.
+
+`d_model`
+:   The number of features.
+
+mask
+:   What may be read.
+
+## In Part 5
+
+key (keys)
+:   What is compared
+    with `queries`.
+"""
+
+
+def test_terms_get_a_tooltip_at_their_first_place(weave):
+    text = "# Masks and a mask\n\nTwo Causal masks, *a mask*; a mask, `d_model`, key. <b>mask</b>\n"
+    html, faults = weave({"reference/glossary.md": GLOSSARY, "a.md": text})
+    assert not faults
+    links = re.findall(r'<a class="term" data-tip="([^"]+)" href="([^"]+)">(.*?)</a>', html)
+    assert [word for _, _, word in links] == ["Causal masks", "mask", "<code>d_model</code>"]
+    assert links[0][0] == "A mask by which a position reads earlier positions only."
+    assert links[0][1] == "reference/glossary.html#term-causal-mask"
+    assert plain(html).count("mask") == 5  # and "Masks"
+
+
+def test_terms_of_a_part_are_marked_in_that_part_only(weave):
+    chapter = FACTS.format("L5", "a.py", "") + "\nIts keys.\n"
+    html, _ = weave({"reference/glossary.md": GLOSSARY, "a.md": chapter})
+    assert 'data-tip="What is compared with queries."' in html
+
+
+def test_the_glossary_has_an_id_for_each_term(weave):
+    weave({"reference/glossary.md": GLOSSARY})
+    html = Markdown(extensions=[*EXTENSIONS, "def_list"]).convert(GLOSSARY)
+    assert re.findall('<dt id="([^"]+)"', html) == [
+        "term-causal-mask",
+        "term-d_model",
+        "term-mask",
+        "term-key",
+    ]
+    assert 'class="term"' not in html
+
+
+def test_the_search_knows_headings_prose_blocks_and_names(weave):
+    weave({**PROGRAM, "z.md": "# Z\n\nfirst $x$ &amp; `code`\n\n## Two & more\n\n- a \\* b\n"})
+    Markdown(extensions=[*EXTENSIONS, "toc"]).convert(current().pages["z.md"].text)
+    text = search.script(current())
+    entries = json.loads(text.removeprefix("window.bookIndex=").removesuffix(";\n"))
+    assert ["page", "Z", "z.html", "", "first & code"] in entries
+    assert ["section", "Two & more", "z.html#two-more", "Z", "a * b"] in entries
+    assert ["block", "work", "1-top/b.html#chunk-work", "B", "p/b.py"] in entries
+    assert ["method", "Derived.work", "1-top/b.html#chunk-work", "p/b.py", ""] in entries
+
+
+def test_the_search_takes_pages_of_other_tools_from_their_html():
+    html = (
+        '<p>before</p><h2 class="x" id="two">Two<a class="headerlink">#</a></h2><pre>no</pre>text'
+    )
+    page = search.page_of_html("lab.ipynb", "Lab", html)
+    found = [(s.anchor, s.title, " ".join(s.words)) for s in page.sections]
+    assert found == [("", "Lab", "before"), ("two", "Two", "text")]
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("# A\n\n[b](b.md)\n", "book/a.md:3: the link to b.md is dead: there is no file b.md"),
+        ("# A\n\n\n[b](#b)\n", "book/a.md:4: the link to #b is dead: nothing in a.md has the id b"),
+        ("# A\n\n[a](#a), [b](https://b.example), [c](c.png), `[d](d.md)`\n", ""),
+        (
+            "# A\n\nsee `test_gone` here\n",
+            "book/a.md:3: no block of the book defines the test test_gone",
+        ),
+    ],
+)
+def test_dead_links_and_unknown_tests_name_their_line(weave, caplog, text, wrong):
+    weave({"a.md": text})
+    Markdown(extensions=[*EXTENSIONS, "toc"]).convert(text)
+    caplog.clear()
+    Markdown(extensions=[*EXTENSIONS, "toc"]).convert(text)
+    links.check(current(), ["c.png"])
+    assert [record.getMessage() for record in caplog.records] == ([wrong] if wrong else [])
+
+
 @pytest.fixture
-def site(tmp_path, monkeypatch):
-    """site({path: text}) -> the folder of the built site; raises Abort where MkDocs does."""
+def config(tmp_path, monkeypatch):
+    """config({path: text}) -> the project's configuration for a small book."""
     monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
     monkeypatch.chdir(tmp_path)
 
-    def built(book):
-        from mkdocs.commands.build import build
+    def made(book):
         from mkdocs.config import load_config
 
         for path, text in book.items():
@@ -420,13 +712,25 @@ def site(tmp_path, monkeypatch):
         for style in ("book.css", "figures.css"):
             text = (ROOT / "book/assets" / style).read_text(encoding="utf-8")
             (tmp_path / "book/assets" / style).write_text(text, encoding="utf-8")
-        config = load_config(
+        return load_config(
             str(ROOT / "mkdocs.yml"),
             docs_dir=str(tmp_path / "book"),
             site_dir=str(tmp_path / "site"),
         )
-        config.plugins.on_startup(command="build", dirty=False)
-        build(config)
+
+    return made
+
+
+@pytest.fixture
+def site(tmp_path, config):
+    """site({path: text}) -> the folder of the built site; raises Abort where MkDocs does."""
+
+    def built(book):
+        from mkdocs.commands.build import build
+
+        made = config(book)
+        made.plugins.on_startup(command="build", dirty=False)
+        build(made)
         return tmp_path / "site"
 
     return built
@@ -455,6 +759,51 @@ def test_site_builds_and_asks_for_nothing_from_outside(site):
 
 
 @pytest.mark.slow
+def test_serving_tangles_first_so_that_code_and_page_change_together(tmp_path, config):
+    config(SMALL)  # writes the book
+    chapter, made = tmp_path / "book/5-transformer/L5.3-mha.md", tmp_path / "mha.py"
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{one.getsockname()[1]}"
+    options = {"docs_dir": str(tmp_path / "book"), "dev_addr": address, "strict": False}
+    code = (
+        "from mkdocs.commands.serve import serve;"
+        f"serve({str(ROOT / 'mkdocs.yml')!r}, livereload=True, **{options!r})"
+    )
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    environment = {**os.environ, "PYTHONPATH": path, "NO_MKDOCS_2_WARNING": "1"}
+    log = (tmp_path / "log").open("w")
+    server = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, stderr=log
+    )
+
+    def page():
+        try:
+            with urllib.request.urlopen(f"http://{address}/5-transformer/L5.3-mha.html") as got:
+                return got.read().decode()
+        except OSError:
+            return ""
+
+    def wait_for(text):
+        end = time.monotonic() + 60  # three seconds on a quiet machine
+        while text not in plain(page()):
+            assert server.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.1)
+
+    try:
+        wait_for("x = 1")
+        assert "x = 1\n" in made.read_text(encoding="utf-8")
+        chapter.write_text(chapter.read_text().replace("x = 1", "x = 2"), encoding="utf-8")
+        wait_for("x = 2")
+        assert "x = 2\n" in made.read_text(encoding="utf-8")
+    finally:
+        server.terminate()
+        server.wait()
+        log.close()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
@@ -468,3 +817,55 @@ def test_a_fault_fails_the_build(site, text):
 
     with pytest.raises(Abort):
         site({"index.md": "# Book\n\n" + text})
+
+
+def test_ids_and_links_are_those_of_one_document():
+    pages = [
+        printed.Printed("index.html", "Book", '<h1 id="book">Book</h1><a href="a/b.html#x">b</a>'),
+        printed.Printed(
+            "a/b.html",
+            'A "b"',
+            '<h1 id="b">b</h1><h2 id="x">x &amp; y</h2><a href="#x">1</a><a href="../index.html">2</a>'
+            '<a href="../code/m.py.html#z">3</a><a href="https://w.example/">4</a> id="code"'
+            '<template id="t">no</template>',
+        ),
+    ]
+    html = printed.document(pages, "Name", "About", {"p0": 3, "p1": 4, "p1-x": 5})
+    assert '<a href="#p1-x">b</a>' in html
+    assert (
+        '<a href="#p1-x">1</a><a href="#p0">2</a><a>3</a><a href="https://w.example/">4</a> id="code"'
+        in html
+    )
+    assert '<h2 id="p1-x">' in html
+    assert "<template" not in html
+    contents = html[html.index('<nav class="contents">') : html.index("</nav>")]
+    assert re.findall(
+        r'href="#([\w-]+)".*?class="entry">(.*?)</span>.*?number">(\d+)<', contents
+    ) == [
+        ("p0", "Book", "3"),
+        ("p1", "A &quot;b&quot;", "4"),
+        ("p1-x", "x &amp; y", "5"),
+    ]
+    assert '{ content: "A \\"b\\""; }' in html
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.skipif(not any(map(shutil.which, printed.BROWSERS)), reason="needs chromium to print")
+def test_the_pdf_has_contents_page_numbers_and_links(tmp_path, config):
+    from pypdf import PdfReader
+
+    book = {
+        **SMALL,
+        "1-more/b.md": "# More\n\n## Way back\n\nTo [the root](../5-transformer/L5.3-mha.md#eq-root).\n",
+    }
+    count = printed.make(config(book), tmp_path / "book.pdf")
+    reader = PdfReader(tmp_path / "book.pdf")
+    texts = [page.extract_text() for page in reader.pages]
+    assert count == len(texts)
+    number = next(n for n, text in enumerate(texts, 1) if "To the root" in text)
+    assert re.search(rf"Way back\s*{number}\b", texts[1])
+    assert texts[number - 1].split("\n")[:2] == ["More", str(number)]  # head and foot
+    links = [note.get_object()["/Dest"] for note in reader.pages[number - 1]["/Annots"]]
+    assert links == ["/p2-eq-root"]
+    assert "Way back" in str(reader.outline)

@@ -1,0 +1,243 @@
+# Tangled from book/workshop/site-tests.md
+"""The site in a browser, by HTTP and from the disk: what a reader does works, and nothing goes wrong."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+import tangle
+
+ROOT = Path(__file__).resolve().parents[2]
+L53 = "5-transformer/L5.3-multi-head-attention.html"
+LAB = "labs/L5.3-multi-head-attention.html"
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+
+WIDE = """
+    const limit = document.documentElement.clientWidth;
+    const named = (e) => `${e.tagName}.${e.className}: ${e.textContent.trim().slice(0, 40)}`;
+    const cut = [...document.querySelectorAll("article *")].filter((e) =>
+        e.clientWidth > 1 && e.scrollWidth > e.clientWidth + 1
+        && ["hidden", "clip"].includes(getComputedStyle(e).overflowX)
+        && e.checkVisibility({visibilityProperty: true}));
+    if (document.scrollingElement.scrollWidth <= limit) return cut.map(named);
+    const out = [...document.querySelectorAll("body *")].filter((e) =>
+        e.getBoundingClientRect().right > limit + 1 && e.checkVisibility({visibilityProperty: true}));
+    return [`${document.scrollingElement.scrollWidth} > ${limit}`, ...out.slice(0, 5).map(named)];
+"""
+
+
+def test_every_page_opens_and_fits_the_screen(tab):
+    wide = {}
+    for path in tab.pages():
+        tab.open(path)
+        for width in (1440, 360):
+            tab.size(width)
+            if found := tab.js(WIDE):
+                wide[path, width] = found
+    assert not wide, "\n".join(map(str, wide.items()))
+
+
+def test_next_leads_from_the_front_page_through_all_chapters(tab):
+    tab.open("index.html")
+    seen = [tab.path]
+    while tab.js("return document.querySelector('.md-footer__link--next') !== null"):
+        tab.click(".md-footer__link--next")
+        assert tab.path not in seen
+        seen.append(tab.path)
+    chapters = [path.relative_to(ROOT / "book") for path in (ROOT / "book").glob("*/*.md")]
+    written = {c.with_suffix(".html").as_posix() for c in chapters if not c.stem.endswith("-lab")}
+    assert written <= set(seen)
+
+
+def test_the_map_leads_to_chapters(tab):
+    tab.open("index.html")
+    tab.click(f".chapter-map svg a[href='{L53}']")
+    assert tab.path == L53
+    tab.driver.back()
+    assert tab.path == "index.html"
+
+
+LANDED = """(() => {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const box = target && target.getBoundingClientRect();
+    return box && box.top >= 0 && box.top < innerHeight / 2 && target.matches(":target") && target.textContent;
+})()"""
+
+
+def test_references_lead_to_blocks_across_pages(tab):
+    tab.open("5-transformer/L5.3-lab.html")
+    tab.click("a.chunk-reference[href$='#chunk-mha-example']")
+    assert tab.path == f"{L53}#chunk-mha-example"
+    assert "mha-example" in tab.wait(LANDED)
+    tab.driver.back()
+    assert tab.path == "5-transformer/L5.3-lab.html"
+    tab.click("a.chunk-reference[href='#chunk-lab-mha-split']")
+    assert "lab-mha-split" in tab.wait(LANDED)
+
+
+LOOK = """
+    const style = (selector) => getComputedStyle(document.querySelector(selector));
+    const light = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).reduce((a, b) => a + +b, 0) > 382;
+    return [document.body.dataset.mdColorScheme, light(style("body").backgroundColor), light(style("svg.figure text").fill)];
+"""
+
+
+def test_the_theme_switches_and_is_remembered(tab):
+    tab.open(L53)
+    assert tab.js(LOOK) == ["default", True, False]
+    tab.click("[data-md-component=palette] label")
+    assert tab.wait("document.body.dataset.mdColorScheme === 'slate'")
+    assert tab.js(LOOK) == ["slate", False, True]
+    tab.open("5-transformer/L5.1-attention.html")
+    assert tab.js(LOOK) == ["slate", False, True]
+
+
+def test_the_theme_is_the_one_of_the_system(tab):
+    tab.scheme("dark")
+    tab.open(L53)
+    assert tab.js(LOOK) == ["slate", False, True]
+
+
+def block(name):
+    """The text of a chunk that has one block."""
+    (found,) = tangle.read_book([str(ROOT / "book")]).chunks[name]
+    return found.body
+
+
+@pytest.mark.parametrize("name", ["split-heads", "mha"])
+def test_a_copied_block_is_the_block(tab, name):
+    from selenium.webdriver.common.keys import Keys
+
+    tab.open(L53)
+    tab.click(f"#chunk-{name} .copy")
+    tab.js("const t = document.createElement('textarea'); document.body.append(t); t.focus()")
+    tab.driver.switch_to.active_element.send_keys(Keys.CONTROL, "v")
+    pasted = tab.wait("document.activeElement.value")
+    assert pasted.rstrip() == block(name).rstrip()
+
+
+def lines(path):
+    """The lines of a file that are long enough to mean something."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return {line.strip() for line in text.split("\n") if len(line.strip()) > 20}
+
+
+SEEN = "return document.querySelector('article').innerText"
+CONTRACT = (ROOT / "tinyllm/ol/contracts/tinyllm/xfmr/mha.pyi").read_text(encoding="utf-8")
+SECRET = {line for line in lines("tinyllm/xfmr/mha.py") if line not in CONTRACT}
+
+
+def test_the_implementation_can_be_hidden_and_stays_hidden(tab):
+    tab.open(L53)
+    assert [line for line in SECRET if line in tab.js(SEEN)]
+    tab.click(".hide-implementation")
+    seen = tab.js(SEEN)
+    assert not [line for line in SECRET if line in seen]
+    for stays in (
+        "Worked example by hand",
+        "QUERY = np.array",
+        "def head_mask(self, mask",
+        "def test_",
+    ):
+        assert stays in seen
+    tab.open(L53)
+    assert tab.js(SEEN) == seen
+    tab.press("h")
+    assert [line for line in SECRET if line in tab.js(SEEN)]
+
+
+def test_one_hidden_block_can_be_shown(tab):
+    tab.open(L53)
+    tab.press("h")
+    assert "return heads.transpose" not in tab.js(SEEN)
+    tab.click("#chunk-split-heads .show-block")
+    assert "return heads.transpose" in tab.js(SEEN)
+    assert "def merge_heads" not in tab.js(
+        "return document.getElementById('chunk-merge-heads').innerText"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "target"),
+    [
+        ("split-heads", f"{L53}#chunk-split-heads"),
+        ("MultiHeadAttention.head_mask", f"{L53}#chunk-head-mask"),
+        ("mask for every head", f"{L53}#23-one-mask-for-every-head"),
+        ("outvoted", f"{L53}#3-worked-example-by-hand"),
+    ],
+)
+def test_search_leads_to_the_thing(tab, words, target):
+    from selenium.webdriver.common.keys import Keys
+
+    tab.open("workshop/writing.html")
+    tab.press("/")
+    tab.wait("document.activeElement.id === 'search-query'")
+    tab.press(words)
+    tab.wait("document.querySelectorAll('#search-results li').length > 0")
+    tab.press(Keys.ENTER)
+    tab.wait("location.href.startsWith(arguments[0])", tab.base + L53)
+    assert tab.path == target
+    tab.wait(LANDED)
+
+
+def test_search_opens_by_its_button_and_says_when_nothing_is_found(tab):
+    from selenium.webdriver.common.keys import Keys
+
+    tab.open("index.html")
+    tab.click(".search-open")
+    tab.press("xyzzy-nowhere")
+    tab.wait("document.getElementById('search-status').textContent === 'Nothing found'")
+    tab.press(Keys.ESCAPE, Keys.ESCAPE)  # the first one empties the line
+    tab.wait("!document.getElementById('search').open")
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "shown"),
+    [
+        (L53, "a.chunk-reference[href='#chunk-split-heads']", "heads = x.reshape"),
+        ("5-transformer/L5.3-lab.html", "a.chunk-reference[href$='#chunk-mha-example']", "QUERY"),
+        (L53, "a.term", ""),
+    ],
+)
+def test_a_link_shows_what_it_leads_to(tab, page, link, shown):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    tab.open(page)
+    element = tab.find(link)
+    tab.js("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", element)
+    ActionChains(tab.driver).move_to_element(element).perform()
+    text = tab.wait("document.querySelector('#preview:not([hidden])')?.innerText")
+    assert shown in text
+    tab.press(Keys.ESCAPE)
+    tab.wait("document.querySelector('#preview').hidden")
+
+
+def test_heat_maps_follow_the_theme(tab):
+    colours = []
+    for scheme in ("light", "dark"):
+        tab.scheme(scheme)
+        tab.open(LAB)
+        cell = "getComputedStyle(document.querySelector('.heat tbody td'))"
+        text = "getComputedStyle(document.querySelector('article p'))"
+        colours.append(tab.js(f"return [{cell}.backgroundColor, {cell}.color]"))
+        assert colours[-1][1] == tab.js(f"return {text}.color")
+    assert colours[0] != colours[1]
+
+
+@pytest.mark.parametrize("tab", ["http"], indirect=True)  # from a disk a link opens the file
+@pytest.mark.parametrize("ending", ["py", "ipynb"])
+def test_a_lab_can_be_downloaded(tab, tmp_path, ending):
+    tab.driver.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
+    )
+    tab.open(LAB)
+    tab.click(f".lab-downloads a[href$='.{ending}']")
+    (there,) = (tab.site / "labs").glob(f"L5.3*.{ending}")
+    saved = tmp_path / there.name
+    end = time.monotonic() + 20
+    while not (saved.exists() and saved.read_bytes() == there.read_bytes()):
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -1,0 +1,322 @@
+# Tangled from book/workshop/labs.md
+"""Labs: notebooks that are run when the site is built and woven as pages like the others.
+
+MkDocs loads this file as a hook of its own, beside weave/hooks.py; its events mend mkdocs-jupyter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from html import escape
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbformat
+from mkdocs.plugins import event_priority
+from mkdocs.structure.files import File
+
+import tangle
+from weave.index import Index, Place, current
+
+log = logging.getLogger("mkdocs.weave")
+
+KEPT = "build/labs"  # beside the book
+SECONDS = 120  # a lab that runs longer is a fault
+Output = dict[str, Any]
+
+
+@dataclass
+class Cell:
+    """A cell of a notebook; `line` is the line of the lab on which its source begins, from 1."""
+
+    kind: str  # "markdown" or "code"
+    source: str
+    line: int
+
+
+@dataclass
+class Lab:
+    """A lab, its cells and its place in the book."""
+
+    target: str  # e.g. labs/L5.3-multi-head-attention.py
+    text: str
+    origins: list[tuple[str, int]]  # for each line of the text its chapter and the line there
+    cells: list[Cell] = field(default_factory=list)
+    outputs: Future[list[list[Output]]] | None = None  # of its code cells, once they run
+
+    def origin(self, line: int) -> tuple[str, int]:
+        """The chapter line behind a line of the lab."""
+        return self.origins[min(line, len(self.origins)) - 1]
+
+    def code(self) -> list[Cell]:
+        """The cells that run."""
+        return [cell for cell in self.cells if cell.kind == "code"]
+
+
+def read(book: Any, target: str) -> Lab:
+    """The lab that the book makes of this target."""
+    text = tangle.expand(book, target, bare=True)
+    lab = Lab(target, text, tangle.line_map(book, target, bare=True))
+    at = 0
+    for cell in jupytext.reads(text, fmt="py:percent").cells:
+        found = text.find(cell.source, at)
+        if found < 0:  # text in comments, whose marks jupytext takes away
+            found = text.find("\n", text.find("# %%", at)) + 1
+        lab.cells.append(Cell(cell.cell_type, cell.source, text.count("\n", 0, found) + 1))
+        at = found + len(cell.source)
+    return lab
+
+
+def markdown(lab: Lab) -> tuple[str, list[tuple[str, int]]]:
+    """The lab's page as Markdown, and the chapter line behind each of its lines."""
+    lines: list[str] = []
+    origins: list[tuple[str, int]] = []
+    runs = 0
+
+    def add(text: str, line: int, step: int = 0) -> None:
+        for number, row in enumerate(text.split("\n")):
+            lines.append(row)
+            origins.append(lab.origin(line + step * number))
+
+    for number, cell in enumerate(lab.cells):
+        if cell.kind == "code":
+            fence = "```"
+            while fence in cell.source:
+                fence += "`"
+            add(f"{fence}python", cell.line)
+            add(cell.source, cell.line, 1)
+            add(f"{fence}\n\n{_place(runs)}\n", cell.line)
+            runs += 1
+        else:
+            add(cell.source, cell.line, 1)
+            add("", cell.line)
+        if number == 0:
+            add(f"{_place('downloads')}\n", cell.line)
+    return "\n".join(lines), origins
+
+
+def _place(what: object) -> str:
+    return f"<!-- lab {what} -->"
+
+
+def adopt(index: Index, path: str, text: str, origins: list[tuple[str, int]]) -> None:
+    """Makes a text that the build made known as the page `path`; its faults name the lines in `origins`."""
+    index._read(tangle.add_chapter(tangle.Book(), path, path, text))
+    say = index.fault
+
+    def fault(page: str, line: int, message: str) -> None:
+        if page == path:
+            log.warning("%s:%d: %s", *origins[line - 1], message)
+        else:
+            say(page, line, message)
+
+    index.fault = fault  # type: ignore
+
+
+_pool = ThreadPoolExecutor(1)
+
+
+def run(lab: Lab, root: Path) -> list[list[Output]]:
+    """The outputs of the lab's code cells, run against the package of `root`, or kept from the last such run."""
+    kept, wanted = root / KEPT / (Path(lab.target).stem + ".json"), key(lab, root)
+    if kept.exists():
+        last = json.loads(kept.read_text(encoding="utf-8"))
+        if last["key"] == wanted:
+            outputs: list[list[Output]] = last["outputs"]
+            return outputs
+    outputs = _run(lab, root)
+    if not any(output["output_type"] == "error" for cell in outputs for output in cell):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(json.dumps({"key": wanted, "outputs": outputs}), encoding="utf-8")
+    return outputs
+
+
+def _run(lab: Lab, root: Path) -> list[list[Output]]:
+    with tempfile.TemporaryDirectory() as profile:
+        environment = {
+            **os.environ,
+            "IPYTHONDIR": profile,  # not the settings of whoever builds the site
+            "OPENBLAS_NUM_THREADS": "1",
+            "PYTHONHASHSEED": "0",
+            "PYTHONPATH": os.pathsep.join([str(root), *(path or os.getcwd() for path in sys.path)]),
+        }
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "weave.notebook"],
+                input=json.dumps([cell.source for cell in lab.code()]),
+                capture_output=True,
+                text=True,
+                encoding="utf-8",
+                env=environment,
+                timeout=SECONDS,
+                check=True,
+            )
+        except subprocess.TimeoutExpired:
+            return _failed("TimeoutError", f"the lab ran longer than {SECONDS} seconds")
+        except subprocess.CalledProcessError as died:
+            last = died.stderr.strip().rpartition("\n")[2]
+            return _failed("ChildProcessError", f"its process ended with {died.returncode}: {last}")
+    outputs: list[list[Output]] = json.loads(done.stdout)
+    return outputs
+
+
+def _failed(name: str, message: str) -> list[list[Output]]:
+    error = {"output_type": "error", "ename": name, "evalue": message, "frames": []}
+    return [[{**error, "traceback": []}]]
+
+
+def key(lab: Lab, root: Path) -> str:
+    """A hash of the lab, of the package that it runs against, of its runner, and of the versions below."""
+    package = root / "tinyllm"
+    if not package.is_dir():
+        found = find_spec("tinyllm")
+        package = Path(found.origin).parent if found and found.origin else package
+    digest = hashlib.sha256(f"{sys.version} {version('numpy')} {version('ipython')}".encode())
+    runner = Path(__file__).with_name("notebook.py")
+    for path in [runner, *sorted(package.rglob("*.py"))]:
+        digest.update(f"\0{path.relative_to(path.parents[1])}\0".encode() + path.read_bytes())
+    digest.update(b"\0" + lab.text.encode())
+    return digest.hexdigest()
+
+
+def report(lab: Lab, outputs: list[list[Output]], book: Any, root: Path) -> None:
+    """Logs the faults of a run, each with chapter and line."""
+    for cell, found in zip(lab.code(), outputs, strict=False):
+        for output in found:
+            if found[-1]["output_type"] == "error":
+                _say(lab, *_where(lab, cell, found[-1], book, root))
+                break
+            if output.get("name") == "stderr":
+                last = output["text"].strip().rpartition("\n")[2]
+                _say(lab, cell.line, f"the lab wrote to its standard error: {last}")
+
+
+def _say(lab: Lab, line: int, message: str) -> None:
+    log.warning("%s:%d: %s", *lab.origin(line), f"{lab.target}: {message}")
+
+
+def _where(lab: Lab, cell: Cell, output: Output, book: Any, root: Path) -> tuple[int, str]:
+    """The lab's line of an error, and what to say of it."""
+    line, deeper = cell.line, ""
+    origins = tangle.Annotator(book, str(root))
+    for file, number in output["frames"]:
+        if str(file).startswith("cell "):
+            line = lab.code()[int(file.removeprefix("cell "))].line + number - 1
+        else:
+            deeper = origins.origin(file, number) or deeper
+    raised = f" (raised at {deeper})" if deeper else ""
+    return line, f"{output['ename']}: {output['evalue']}{raised}"
+
+
+def shown(outputs: list[Output]) -> str:
+    """The outputs of one cell as HTML."""
+    html = "\n".join(_shown(output) for output in outputs)
+    return f'<div class="lab-outputs" data-search-exclude>\n{html}\n</div>' if outputs else ""
+
+
+def _shown(output: Output) -> str:
+    if output["output_type"] == "stream":
+        return _text(output["text"])
+    if output["output_type"] == "error":
+        message = f"{output['ename']}: {output['evalue']}"
+        return f'<div class="lab-output"><code class="bad">{escape(message)}</code></div>'
+    data = output["data"]
+    for form in ("text/html", "image/svg+xml"):
+        if form in data:
+            return f'<div class="lab-output" tabindex="0">{"".join(data[form])}</div>'
+    if "image/png" in data:
+        alt = escape("".join(data.get("text/plain", "")))
+        source = "".join(data["image/png"].split())
+        return (
+            f'<div class="lab-output"><img alt="{alt}" src="data:image/png;base64,{source}"></div>'
+        )
+    return _text("".join(data.get("text/plain", "")))
+
+
+def _text(text: str) -> str:
+    return f'<div class="lab-output"><pre tabindex="0">{escape(text.rstrip())}</pre></div>'
+
+
+_labs: dict[str, Lab] = {}
+
+
+@event_priority(50)
+def on_files(files: Any, config: Any) -> Any:
+    """Gives MkDocs the labs of the book, and lets them run."""
+    index, root = current(config.docs_dir), Path(config.docs_dir).resolve().parent
+    _labs.clear()
+    for target in index.book.targets if not index.book.faults else ():
+        if target.startswith("labs/") and target.endswith(".py"):
+            lab = _labs[target] = read(index.book, target)
+            if not (root / target).is_file():
+                log.warning("%s:%d: %s: tangle the book first", *lab.origins[0], target)
+                continue
+            files.append(File(target, str(root), config.site_dir, config.use_directory_urls))
+            adopt(index, target, *markdown(lab))
+            lab.outputs = _pool.submit(run, lab, root)
+    return files
+
+
+def on_page_markdown(text: str, page: Any, config: Any, files: Any) -> str:
+    """A lab's page is its Markdown, and MkDocs renders it, not mkdocs-jupyter."""
+    if page.file.src_uri not in _labs:
+        return text
+    vars(page).pop("render", None)  # the plugin's, put on this one page; the class's own comes back
+    return markdown(_labs[page.file.src_uri])[0]
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
+    """Puts outputs and downloads in their places."""
+    lab = _labs.get(page.file.src_uri)
+    if lab is None or lab.outputs is None:
+        return html
+    index, outputs = current(config.docs_dir), lab.outputs.result()
+    report(lab, outputs, index.book, Path(config.docs_dir).resolve().parent)
+    for number, found in enumerate(outputs):
+        html = html.replace(_place(number), shown(found), 1)
+    return html.replace(_place("downloads"), _downloads(index, lab), 1)
+
+
+def _downloads(index: Index, lab: Lab) -> str:
+    name = escape(Path(lab.target).stem)
+    source = index.href(lab.target, Place(index.files[lab.target].page, ""))
+    return (
+        f'<p class="lab-downloads" data-search-exclude>Run it yourself: <a href="{name}.ipynb" download>{name}.ipynb</a> for Jupyter, '
+        f'<a href="{name}.py" download>{name}.py</a> for Python alone. '
+        f'<a href="{source}">How it is written</a>.</p>'
+    )
+
+
+def on_post_build(config: Any) -> None:
+    """Writes each lab beside its page, as a script and as a notebook."""
+    for target, lab in _labs.items():
+        if lab.outputs is not None:
+            path = Path(config.site_dir, target)
+            path.write_text(lab.text, encoding="utf-8")
+            path.with_suffix(".ipynb").write_text(notebook(lab), encoding="utf-8")
+
+
+def notebook(lab: Lab) -> str:
+    """The lab in Jupyter's format, with its outputs."""
+    made = jupytext.reads(lab.text, fmt="py:percent")
+    made.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
+    }
+    outputs = iter(lab.outputs.result() if lab.outputs else [])
+    for number, cell in enumerate(made.cells):
+        cell.id, cell.metadata = f"cell-{number}", {}
+        if cell.cell_type == "code":
+            cell.outputs = [nbformat.from_dict(output) for output in next(outputs, [])]
+    made.nbformat_minor = 5  # from here on cells have ids
+    return str(nbformat.writes(made)) + "\n"
