@@ -103,7 +103,8 @@ class Book:
 def find_chapters(sources) -> list[tuple[str, str]]:
     """(path, name in the book) of every Markdown file in the sources, each a folder or a file, in book order.
 
-    Hidden folders and `node_modules` are left out. Raises FileNotFoundError for a source that does not exist.
+    Hidden folders and `node_modules` are left out. Raises FileNotFoundError for a source that does not exist, and
+    ValueError for a file that is not Markdown.
     """
     found = []
     for source in map(os.fspath, sources):
@@ -120,6 +121,10 @@ def find_chapters(sources) -> list[tuple[str, str]]:
                 ]
             found += [(os.path.join(source, *parts), "/".join(parts)) for parts in sorted(below)]
         elif os.path.exists(source):
+            if not source.endswith((".md", ".markdown")):
+                raise ValueError(
+                    f"{source} is no chapter (*.md); name the book's folder, or nothing"
+                )
             found.append((source, os.path.basename(source)))
         else:
             raise FileNotFoundError(source)
@@ -1215,12 +1220,12 @@ class Plan:
     `writes`: path -> (new bytes, old bytes or None, permission bits or None). `modes`: path -> bits for a file whose
     bytes are right. `deletes`: path -> its bytes. `edited`: path -> (text from the book or None, bytes on disk,
     whether the record knows the path, permission bits). `gone`: paths of the record where nothing is any more.
-    `entries`: the record afterwards. `same`: how many files are right.
+    `others`: recorded files that chapters make which this run was not given. `entries`: the record afterwards. `same`: how many files are right.
     """
 
     def __init__(self):
         self.writes, self.modes, self.deletes, self.edited, self.entries = {}, {}, {}, {}, {}
-        self.gone = []
+        self.gone, self.others = [], []
         self.same = 0
 
 
@@ -1299,6 +1304,7 @@ def make_plan(
                 plan.edited[path] = None, old, True, None
         elif kind == "nothing":
             plan.gone.append(path)
+    keep_what_others_made(plan, book, disk.root, known)
     for path, text in made.items():
         kind = disk.look(path, plan.deletes)
         if is_source(path):
@@ -1311,6 +1317,25 @@ def make_plan(
         full = os.path.join(disk.root, path) if kind == "file" else None
         compare(plan, book, path, text.encode(), full, known.get(path))
     return plan
+
+
+def keep_what_others_made(plan: Plan, book: Book, root: str, known: dict[str, Entry]) -> None:
+    """Delete nothing when a file's header names a chapter that exists and that this run was not given: a run over a
+    part of the book says nothing of what the other parts make."""
+    read = {os.path.realpath(chapter.path) for chapter in book.chapters} if plan.deletes else set()
+    for data in plan.deletes.values():
+        header = re.search(rb"Tangled from (\S+\.(?:md|markdown))", data[:500])
+        chapter = (
+            os.path.realpath(os.path.join(root, header[1].decode("utf-8", "replace")))
+            if header
+            else ""
+        )
+        if chapter not in read and os.path.isfile(chapter):
+            plan.others = [*plan.deletes]
+            plan.entries.update({path: known[path] for path in (*plan.deletes, *plan.gone)})
+            plan.deletes, plan.gone = {}, []
+            plan.edited = {path: edit for path, edit in plan.edited.items() if edit[0] is not None}
+            return
 
 
 def compare(
@@ -1731,7 +1756,7 @@ def edited_text(book: Book, root: str, target: str, known, bare: bool, force: bo
                 f"{chapter}, as it is now",
                 f"{target}, as it is now",
             )
-            way_out = "undo one of the two, or make the chapter agree with the file by --force"
+            way_out = "undo one of the two, or let `tangle.py stitch --force` make the chapter agree with the file"
             raise Refused(
                 f"{target}: edited, and its chapter changed too since it was tangled; {way_out}:\n{''.join(both)}"
             )
@@ -1783,10 +1808,12 @@ def is_whole(row: list[Segment]) -> bool:
         s.piece.block is not block or s.line != line or s.piece.via is not via for s in row
     ):
         return False
-    if len(row) == 1 and first.column == 0:
-        return True
-    body = block.body.split("\n")[line]
-    return "".join(s.text for s in row) == pad + re.sub(rf"\\(?=<<{NAME}>>)", "", body)
+    text, body = "".join(s.text for s in row), block.body.split("\n")[line]
+    return (
+        not text.strip()
+        and not body.strip()
+        or text == pad + re.sub(rf"\\(?=<<{NAME}>>)", "", body)
+    )
 
 
 class Carrier:
@@ -2221,7 +2248,11 @@ def open_book(options) -> Book | None:
     try:
         book = read_book(options.book, join=options.join, progress=progress)
     except FileNotFoundError as error:
-        complain(f"tangle: there is no book {str(error)!r}; name the folder of the chapters")
+        verb = nearest(Book(), str(error), ("where", "stitch"))
+        complain(f"tangle: there is no book {str(error)!r}; name the folder of the chapters{verb}")
+        return None
+    except ValueError as error:
+        complain(f"tangle: {error}")
         return None
     if not book.chapters and not book.faults:
         complain(
@@ -2263,7 +2294,7 @@ def run_tangle(options) -> int:
                 complain(*difference(path, *edit[:3]))
             complain(
                 f"tangle: {count(len(plan.edited), 'file')} would be overwritten; nothing written. "
-                "`stitch` carries edits into the chapters, --force discards them"
+                "`tangle.py stitch` carries edits into the chapters, `tangle.py --force` discards them"
             )
             return 1
         damaged = state == "damaged"
@@ -2273,6 +2304,7 @@ def run_tangle(options) -> int:
     changes = [f"{len(plan.writes) + len(plan.edited)} written", f"{plan.same} unchanged"]
     changes += [f"{len(plan.modes)} given a mode"] if plan.modes else []
     changes += [f"{len(plan.deletes)} removed"] if plan.deletes else []
+    changes += [f"{len(plan.others)} of other chapters left alone"] if plan.others else []
     say(
         f"tangled {count(len(book.chapters), 'chapter')} into {count(len(made), 'file')}: {', '.join(changes)}"
     )
@@ -2353,7 +2385,7 @@ def watch(options) -> int:
         found = {}
         try:
             paths = [path for path, _ in find_chapters(options.book)]
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):
             paths = []
         if options.run is run_stitch:
             paths += [os.path.join(options.output, path) for path in load_record(options.output)[0]]

@@ -805,12 +805,26 @@ def test_a_book_that_is_not_there_is_told(book, tmp_path):
     project.put("book/ch.txt", target("a.py", "x\n"))
     (tmp_path / "empty").mkdir()
     run = project.run(book, "-o", "out")
-    if book == "book/ch.txt":  # a single file may be called as it likes
-        assert run.status == 0
-        return
     assert run.status == 1
     assert "book" in run.err or "chapter" in run.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_part_of_the_book_removes_nothing_of_the_rest(tmp_path):
+    project = Project(tmp_path)
+    project.put("book/one/a.md", target("a.py", "x\n"))
+    project.put("book/two/b.md", target("b.py", "y\n") + target("c.json", "{}\n"))
+    assert project.run().status == 0
+    for part in ("book/one", "book/one/a.md"):
+        run = project.run(part)
+        assert run.status == 0
+        assert "2 of other chapters left alone" in run.out
+        assert (tmp_path / "b.py").exists()
+        assert (tmp_path / "c.json").exists()
+    (tmp_path / "book/two/b.md").unlink()
+    assert project.run().status == 0
+    assert not (tmp_path / "b.py").exists()
+    assert not (tmp_path / "c.json").exists()
 
 
 def test_another_root_is_made_and_kept_apart(tmp_path):
