@@ -31,6 +31,7 @@ def missing():
     return [f"{name} ({remedy})" for name, (found, remedy) in needed.items() if not found]
 
 
+@pytest.hookimpl(trylast=True)  # what -m and -k leave out is not wanted
 def pytest_collection_modifyitems(config, items):
     """Without a browser, leaves out the tests that need one; in CI that is an error."""
     wanted = [item for item in items if item.get_closest_marker("browser")]
