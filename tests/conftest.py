@@ -64,6 +64,8 @@ def annotator(config):
     """`annotate(path, line)`, which gives `chapter:line` or None; None where there is no book."""
     if ANNOTATOR not in config.stash:
         config.stash[ANNOTATOR] = None
+        if not (config.rootpath / "tangle.py").is_file():  # an installed one has another book
+            return None
         try:
             import tangle
 

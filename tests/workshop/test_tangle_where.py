@@ -130,7 +130,11 @@ class OwnTests(Project):
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", *arguments],
             cwd=self.root,
-            env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+            env={
+                **os.environ,
+                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+                "PYTHONPATH": os.path.dirname(tangle.__file__),  # as where it is installed editable
+            },
             capture_output=True,
             text=True,
             check=False,
@@ -177,6 +181,8 @@ def annotator(root):
 def test_without_a_book_or_with_faults_there_are_no_chapter_lines(tmp_path):
     project = Project(tmp_path, MODULE)
     project.tangle()
+    assert annotator(tmp_path) is None  # there is no tangle.py, though one can be imported here
+    project.put("tangle.py", Path(tangle.__file__).read_bytes())
     assert annotator(tmp_path)(f"{tmp_path}/half.py", 4) == f"{tmp_path}/book/ch.md:9"
     assert annotator(tmp_path)("/usr/lib/half.py", 4) is None
     project.put("half.py", project.text("half.py") + "\n")
