@@ -474,6 +474,8 @@ def link(book: Book, *, join: bool = False) -> None:
     tangled = []
     for chapter in book.chapters:
         for block in chapter.blocks:
+            if block.attributes and not {"file", "patch", "mode"}.issuperset(block.attributes):
+                warn_misspelt(book, block)
             path = None
             if block.file is not None and (path := clean_target(book, block)) is None:
                 continue
@@ -516,6 +518,15 @@ def link(book: Book, *, join: bool = False) -> None:
     order = {chapter.path: number for number, chapter in enumerate(book.chapters)}
     for faults in (book.faults, book.warnings):
         faults.sort(key=lambda fault: (order.get(fault.path, -1), fault.line))
+
+
+def warn_misspelt(book: Book, block: Block) -> None:
+    from difflib import get_close_matches
+
+    for key in block.attributes.keys() - {"file", "patch", "mode", "path", "model"}:
+        close = get_close_matches(key.lower(), ("file", "patch", "mode"), 1, 0.75)
+        if close and close[0][0] == key[0].lower():
+            book.warn(block, f"{key}= is no attribute of a block; did you mean {close[0]}=?")
 
 
 def continue_chunk(book: Book, block: Block, name: str, join: bool) -> None:
@@ -674,7 +685,7 @@ def check_references(book: Book) -> None:
                 used.add(referred)
             else:
                 line = line_of(block, start)
-                wrong = f"chunk {referred!r} is undefined{nearest(book, referred)}"
+                wrong = f"chunk {referred!r} is undefined{nameless(book, referred)}"
                 book.fault(block, wrong, line)
     for name in chunks.keys() - used:
         block = chunks[name][0]
@@ -688,6 +699,13 @@ def check_references(book: Book) -> None:
 def line_of(block: Block, start: int) -> int:
     """The chapter line of an offset in a block's body; of -1, the opener's."""
     return block.line + 1 + block.body.count("\n", 0, start) if start >= 0 else block.line
+
+
+def nameless(book: Book, name: str) -> str:
+    """What to say of an undefined chunk: where `#` was left out before its name, or else the nearest names."""
+    blocks = (block for chapter in book.chapters for block in chapter.blocks)
+    found = next((block for block in blocks if name in block.classes), None)
+    return f"; {found} has {name!r} without a #" if found else nearest(book, name)
 
 
 def warn_almost(book: Book, block: Block, start: int, text: str) -> None:
@@ -1563,6 +1581,9 @@ def locate(book: Book, place: str, root: str = ".", *, bare: bool = False) -> li
     Raises LookupError, saying what the book knows, when there is none.
     """
     path, _, number = place.rpartition(":")
+    with_column = re.fullmatch("(.+):([0-9]{1,9})", path, re.DOTALL)
+    if with_column and "\0" not in path and target_of(book, path, root) is None:
+        path, number = with_column.groups()
     if not path or "\0" in path or not re.fullmatch("[0-9]{1,9}", number):
         raise LookupError(f"{place!r} is not PATH:LINE")
     line = int(number)
@@ -1728,7 +1749,8 @@ def stitch(
             )
     if not reasons:
         try:
-            texts = edited_chapters(merged(edits))
+            changes = merged(edits)
+            texts = edited_chapters(changes | patch_edits(book, changes))
             check_stitched(book, texts, edited, bare, join)
             return texts
         except Refused as reason:
@@ -2060,6 +2082,105 @@ def merged(edits: list[Edit]) -> dict[Block, list[Edit]]:
     return ordered
 
 
+def patch_edits(book: Book, changes: dict[Block, list[Edit]]) -> dict[Block, list[Edit]]:
+    """What patches have to become so that their context and - lines fit the edited chunks."""
+    found: dict[Block, list[Edit]] = {}
+    for patches in book.variants.values():
+        states: dict[str, list] = {}  # chunk -> (line, its number) after the patches so far
+        for patch in patches:
+            lines, moves = [], []
+            for part in book.chunks[normal(patch.patch)]:
+                moves += [(len(lines) + edit.start, edit) for edit in changes.get(part, ())]
+                lines += part.body.split("\n")[:-1]
+            if moves:
+                numbered = [(line, number) for number, line in enumerate(lines)]
+                at = shown(patch, states.setdefault(normal(patch.patch), numbered))
+                edits = [
+                    new for start, edit in moves for new in follow(patch, at, lines, start, edit)
+                ]
+                if edits:
+                    found[patch] = edits
+    for patch, edits in found.items():
+        rows = patch.body.split("\n")
+        if any(row[:1] == "-" for edit in edits for row in rows[edit.start : edit.stop]):
+            line = line_after(patch, changes | found)
+            book.warn(
+                patch,
+                "the - lines of this patch were edited with their chunk; look at its + lines",
+                line,
+            )
+    return found
+
+
+def line_after(block: Block, changes: dict[Block, list[Edit]]) -> int:
+    """The line that a block's opener will have when the changes are made."""
+    above = [
+        edit
+        for other, edits in changes.items()
+        if other.chapter is block.chapter and other.line < block.line
+        for edit in edits
+    ]
+    return block.line + sum(len(edit.lines) - edit.stop + edit.start for edit in above)
+
+
+def shown(patch: Block, state: list[tuple[str, int]]) -> dict[int, int]:
+    """number of a chunk's line -> number of the patch's row that shows it; `state` becomes what the patch makes of it."""
+    at: dict[int, int] = {}
+    hunk: list[tuple[str, str, int]] = []
+    for number, row in enumerate([*patch.body.split("\n")[:-1], "@@"]):
+        if row[:1] != "@":
+            hunk.append((row[:1], row[1:], number))
+            continue
+        old = [(text, number) for sign, text, number in hunk if sign != "+"]
+        wanted, texts = [text for text, _ in old], [text for text, _ in state]
+        place = next(k for k in range(len(texts) + 1) if texts[k : k + len(old)] == wanted)
+        at |= {mine: number for (_, mine), (_, number) in zip(state[place:], old)}
+        lines = iter(state[place : place + len(old)])
+        made = [(sign, (text, -1) if sign == "+" else next(lines)) for sign, text, _ in hunk]
+        state[place : place + len(old)] = [line for sign, line in made if sign != "-"]
+        hunk = []
+    at.pop(-1, None)  # what an earlier patch brought in
+    return at
+
+
+def follow(
+    patch: Block, at: dict[int, int], lines: list[str], start: int, edit: Edit
+) -> list[Edit]:
+    """The edits of a patch that go with an edit of the chunk `lines` from line `start` on."""
+    rows = patch.body.split("\n")
+    stop = start + edit.stop - edit.start
+    if start == stop:
+        one, two = at.get(start - 1), at.get(start)
+        if one is None or two is None or any(row[:1] == "@" for row in rows[one:two]):
+            return []
+        sign = "-" if rows[one][:1] == rows[two][:1] == "-" else " "
+        return [Edit(patch, two, two, signed(sign, edit.lines), edit.place)]
+    groups: list[list[int]] = []
+    for number in range(start, stop):
+        row, before = at.get(number), at.get(number - 1)
+        together = row is before or None not in (row, before) and before + 1 == row
+        if number > start and together and (row is None or rows[row][:1] == rows[before][:1]):
+            groups[-1].append(number)
+        else:
+            groups.append([number])
+    shares = share_out([[lines[number] for number in group] for group in groups], edit.lines)
+    return [
+        Edit(
+            patch,
+            at[group[0]],
+            at[group[-1]] + 1,
+            signed(rows[at[group[0]]][:1], edit.lines[first:last]),
+            edit.place,
+        )
+        for group, (first, last) in zip(groups, shares)
+        if group[0] in at
+    ]
+
+
+def signed(sign: str, lines) -> tuple[str, ...]:
+    return tuple((sign or " ") + line if line or sign == "-" else "" for line in lines)
+
+
 def edited_chapters(edits: dict[Block, list[Edit]]) -> dict[str, str]:
     """chapter path -> its text with the edits made."""
     rows: dict[str, list[str]] = {}
@@ -2201,11 +2322,13 @@ def run_stitch(options) -> int:
             return 1
         remove_aside(os.path.realpath(chapter.path) for chapter in book.chapters)
         known, _ = load_record(root)
+        told_already = len(book.warnings)
         try:
             texts = stitch(book, root, known, bare=bare, join=join, force=options.force)
         except Refused as reason:
             complain(str(reason), "stitch: no chapter was touched")
             return 1
+        complain(*told(book.warnings[told_already:], "warning: "))
         if len(texts) > 1:
             allow_halves(book, root, known, texts, bare, join)
         write_chapters(texts, os.path.join(root, STAGING))

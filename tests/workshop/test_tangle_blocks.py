@@ -752,6 +752,37 @@ def test_an_undefined_reference_is_told_at_its_line(where, body, line, message, 
     assert told == f"book/ch.md:{before.count(chr(10)) + line}: {message}"
 
 
+def test_a_name_without_its_mark_is_told(tmp_path):
+    text = target("a.py", "<<set-up>>\n") + block("python {set-up}", "x\n")
+    (told,) = faults(Project(tmp_path, text))
+    assert (
+        told == "book/ch.md:2: chunk 'set-up' is undefined; book/ch.md:5 has 'set-up' without a #"
+    )
+
+
+@pytest.mark.parametrize(
+    ("attribute", "meant"),
+    [
+        ("fil", "file"),
+        ("flie", "file"),
+        ("File", "file"),
+        ("files", "file"),
+        ("mdoe", "mode"),
+        ("pacth", "patch"),
+        *[(key, "") for key in ("title", "tile", "path", "linenums", "model", "node", "f", "code")],
+    ],
+)
+def test_a_misspelt_attribute_is_told(attribute, meant, tmp_path):
+    project = Project(
+        tmp_path, target("a.py", "x\n") + block(f"python {{{attribute}=b.py}}", "y\n")
+    )
+    run = project.run()
+    told = (
+        f"book/ch.md:5: warning: {attribute}= is no attribute of a block; did you mean {meant}=?\n"
+    )
+    assert (run.status, run.err) == (0, told if meant else "")
+
+
 CIRCLES = {
     "itself": ("<<a>>\n", ["a (book/ch.md:6) -> a"]),
     "itself, inside a line": ("f(<<a>>)\n", ["a (book/ch.md:6) -> a"]),

@@ -371,6 +371,35 @@ def test_stitch_of_an_unedited_book_changes_nothing(book, bare):
 
 
 @law
+@given(
+    st.text(" -", min_size=1, max_size=6).filter(lambda signs: "-" in signs),
+    st.integers(0, 3),
+    st.lists(st.integers(1, 3), min_size=10, max_size=10),
+    st.sets(st.integers(0, 9)),
+)
+def test_a_patch_fits_after_edits_that_leave_its_lines(signs, start, becomes, edited):
+    rows = [f"{sign}word{k}" for k, sign in enumerate(signs, start)]
+    words = "".join(f"word{k}\n" for k in range(10))
+    patch = "\n".join([*rows, "+plus\n"])
+    book = f"```python {{#c file=a.py}}\n{words}```\n\n```diff {{#s patch=c file=s.patch}}\n{patch}```\n"
+    new = [
+        f"word{k} {part}" if k in edited else f"word{k}"
+        for k in range(10)
+        for part in range(becomes[k] if k in edited else 1)
+    ]
+    with project({"ch.md": book.encode()}) as one:
+        one.tangle("--bare")
+        one.put("a.py", "".join(f"{row}\n" for row in new))
+        run = one.run("stitch", "--bare")
+        assert run.status == 0, run.err
+        after = one.text("book/ch.md").split("```diff")[1].splitlines()[1:-1]
+        assert after[-1] == "+plus"
+        old = [row[1:] for row in after[:-1]]
+        assert old == new[new.index(old[0]) :][: len(old)]
+        assert {row[1:] for row in rows} - {f"word{k}" for k in edited} <= set(old)
+
+
+@law
 @given(books(), st.booleans(), st.data())
 def test_stitch_then_tangle_gives_the_edited_file_or_refuses(book, bare, data):
     options = ["--bare"] if bare else []

@@ -423,11 +423,12 @@ REFUSED = {  # book, a.py after the edit, why
     "nothing but a newline": (target("a.py", "x\n"), "\n", "a.py: "),
     "CRLF": (target("a.py", "x\ny\n"), "x\r\ny\r\n", "has CRLF line ends"),
     "not UTF-8": (target("a.py", "x\n"), b"x\xff\n", "is not UTF-8 at byte 1"),
-    "a patch would not fit any more": (
-        WITH_PATCH,
-        "one\n2\n",
-        "book/ch.md:10: patch does not fit in chunk 'c'",
+    "a patch would fit twice": (
+        WITH_PATCH.replace("2\n", "2\n3\n").replace("+3", "+4"),
+        "3\n2\n3\n",
+        "book/ch.md:11: patch fits 2 times (lines 1, 3 of the chunk) in chunk 'c'",
     ),
+    "a patch would show nothing": (WITH_PATCH, "2\n", "patch has no line of context"),
 }
 
 
@@ -514,6 +515,75 @@ def test_the_diff_of_a_variant_is_not_edited_but_its_block(tmp_path):
     run = project.run("stitch", "--bare")
     assert run.status == 1
     assert "s.patch: is the diff that the patch at book/ch.md:14 makes" in run.err
+
+
+# ---- patches follow
+
+
+FOLLOWED = {  # chunk, patch, a.py after the edit, patch afterwards
+    "a - line": ("1\n2\n", "-1\n+3\n", "one\n2\n", "-one\n+3\n"),
+    "a line of context": ("1\n2\n", " 1\n-2\n+3\n", "one\n2\n", " one\n-2\n+3\n"),
+    "what it does not show": ("1\n2\n", "-1\n+3\n", "1\ntwo\n", "-1\n+3\n"),
+    "one line becomes three": (
+        "f(a, b)\n2\n",
+        "-f(a, b)\n+f(b, a)\n 2\n",
+        "f(\n    a, b\n)\n2\n",
+        "-f(\n-    a, b\n-)\n+f(b, a)\n 2\n",
+    ),
+    "both signs at once": (
+        "f( 1 )\ng( 2 )\nh( 3 )\n",
+        " f( 1 )\n-g( 2 )\n+g( 0 )\n",
+        "f(1)\ng(2)\nh(3)\n",
+        " f(1)\n-g(2)\n+g( 0 )\n",
+    ),
+    "a new line inside": ("1\n2\n", " 1\n-2\n+3\n", "1\nnew\n2\n", " 1\n new\n-2\n+3\n"),
+    "a new line between - lines": ("1\n2\n", "-1\n-2\n+3\n", "1\nnew\n2\n", "-1\n-new\n-2\n+3\n"),
+    "a new blank line": ("1\n2\n", " 1\n-2\n+3\n", "1\n\n2\n", " 1\n\n-2\n+3\n"),
+    "a new line before it": ("1\n2\n", "-1\n+3\n 2\n", "new\n1\n2\n", "-1\n+3\n 2\n"),
+    "a line goes": ("1\n2\n3\n", " 1\n 2\n-3\n+4\n", "1\n3\n", " 1\n-3\n+4\n"),
+    "two hunks": (
+        "1\n2\n3\n4\n",
+        "-1\n+0\n@@\n-4\n+5\n",
+        "1\n2\nthree\nfour\n",
+        "-1\n+0\n@@\n-four\n+5\n",
+    ),
+    "an escaped reference": (
+        "1\n2\n",
+        " 1\n-2\n+3\n",
+        "<<c>>\n2\n",
+        " \\<<c>>\n-2\n+3\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("lines", "patch", "edited", "after"), FOLLOWED.values(), ids=FOLLOWED)
+def test_a_patch_follows_the_edits_of_its_chunk(lines, patch, edited, after, tmp_path):
+    book = target("a.py", "<<c>>\n") + chunk("c", lines)
+    project = Project(tmp_path, book + block("diff {#s patch=c file=s.patch}", patch))
+    project.tangle("--bare")
+    project.put("a.py", edited)
+    run = project.run("stitch", "--bare")
+    assert run.status == 0, run.err
+    assert project.text("a.py") == edited
+    text = project.text("book/ch.md")
+    assert text.endswith(block("diff {#s patch=c file=s.patch}", after))
+    changed = {line for line in patch.splitlines() if line[:1] == "-"} - set(after.splitlines())
+    line = text[: text.index("```diff")].count("\n") + 1
+    told = "warning: the - lines of this patch were edited with their chunk; look at its + lines\n"
+    assert run.err == (f"book/ch.md:{line}: {told}" if changed else "")
+    assert project.run("--check", "--bare").status == 0
+
+
+def test_patches_of_one_variant_follow_one_after_the_other(tmp_path):
+    book = target("a.py", "<<c>>\n") + chunk("c", "1\n2\n")
+    first, second = "-1\n+3\n", " 3\n-2\n+4\n"
+    variant = "diff {#s patch=c}", "diff {#s patch=c file=s.patch}"
+    project = Project(tmp_path, book + block(variant[0], first) + block(variant[1], second))
+    project.tangle("--bare")
+    project.put("a.py", "1\ntwo\n")
+    assert project.run("stitch", "--bare").status == 0
+    after = block(variant[0], first) + block(variant[1], " 3\n-two\n+4\n")
+    assert project.text("book/ch.md").endswith(after)
 
 
 # ---- which file is edited

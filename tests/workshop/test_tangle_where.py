@@ -373,6 +373,20 @@ def test_where_there_is_nothing(place, message, tmp_path):
     assert message in run.err
 
 
+@pytest.mark.parametrize("place", ["p/a.py:3:5", "./p/a.py:3:1", "p/a.py:3:0"])
+def test_where_takes_a_place_with_a_column(place, tmp_path):
+    project = Project(tmp_path, INLINE)
+    project.tangle()
+    assert project.run("where", place) == Run(0, "book/ch.md:9 (two)\n", "")
+
+
+def test_a_target_that_ends_like_a_line_is_not_taken_for_one(tmp_path):
+    project = Project(tmp_path, target("ab:1", "x\ny\n") + target("ab", "z\n"))
+    project.tangle("--bare")
+    assert project.run("where", "--bare", "ab:1:2") == Run(0, "book/ch.md:3\n", "")
+    assert project.run("where", "--bare", "ab:1") == Run(0, "book/ch.md:7\n", "")
+
+
 def test_where_from_another_folder_and_with_another_root(tmp_path):
     project = Project(tmp_path, INLINE)
     assert project.run("book", "-o", "out").status == 0
