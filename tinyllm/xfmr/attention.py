@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tinyllm.autograd import is_recording, record, unbroadcast
+from tinyllm.autograd import record, unbroadcast
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor
 
@@ -156,6 +156,10 @@ def _cast(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
     return x if x.dtype == dtype else x.astype(dtype)
 
 
+def _shapes(q: Tensor | Array, k: Tensor | Array, v: Tensor | Array) -> str:
+    return f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
+
+
 def _checked(
     q: Tensor | Array,
     k: Tensor | Array,
@@ -164,10 +168,10 @@ def _checked(
     scale: float | None,
 ) -> tuple[tuple[int, ...], Mask | None, float]:
     """The scores' shape, the mask seen in that shape, and the scale."""
-    shapes = f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
     if min(q.ndim, k.ndim, v.ndim) < 2 or k.shape[-1] != q.shape[-1] or v.shape[-2] != k.shape[-2]:
         raise ValueError(
-            f"attention: wants q [..., Tq, d], k [..., Tk, d] and v [..., Tk, dv], got {shapes}"
+            "attention: wants q [..., Tq, d], k [..., Tk, d] and v [..., Tk, dv], "
+            f"got {_shapes(q, k, v)}"
         )
     if not q.dtype.kind == k.dtype.kind == v.dtype.kind == "f":
         raise TypeError(
@@ -178,7 +182,9 @@ def _checked(
         try:
             lead = np.broadcast_shapes(lead, k.shape[:-2], v.shape[:-2])
         except ValueError:
-            raise ValueError(f"attention: the axes in front do not broadcast: {shapes}") from None
+            raise ValueError(
+                f"attention: the axes in front do not broadcast: {_shapes(q, k, v)}"
+            ) from None
     shape = (*lead, q.shape[-2], k.shape[-2])
     allowed = None if mask is None else _spread(bool_mask(mask), shape)
     return shape, allowed, 1.0 / math.sqrt(max(q.shape[-1], 1)) if scale is None else float(scale)
@@ -233,9 +239,10 @@ class _Dropout:
         self.state = rng.state()
         rng.advance(math.prod(shape))  # these draws are taken
 
-    def factors(self, part: Part, rows: slice, dtype: np.dtype[Any]) -> Array:
-        """0 or 1 / (1 - rate) for these rows of a part and all keys."""
-        places = [(s.start, s.stop) for s in (*part, rows, slice(0, self.shape[-1]))]
+    def factors(self, part: Part, dtype: np.dtype[Any]) -> Array:
+        """0 or 1 / (1 - rate) for the weights of a part, cut along axes in front of the keys."""
+        whole = [slice(0, n) for n in self.shape]
+        places = [(s.start, s.stop) for s in (*part, *whole[len(part) :])]
         rng = PCG32()
         rng.set_state(self.state)
         rng.advance(int(np.ravel_multi_index([start for start, _ in places], self.shape)))
@@ -247,8 +254,7 @@ class _Dropout:
         """All weights [..., Tq, Tk] after dropout."""
         if 0 in self.shape:
             return weights
-        *part, rows, _ = (slice(0, n) for n in self.shape)
-        factors = self.factors(tuple(part), rows, weights.dtype)
+        factors = self.factors((), weights.dtype)
         return record(weights.data * factors, (weights,), lambda grad: (grad * factors,))
 
 
@@ -283,9 +289,9 @@ def attention(
     time, by default chosen by the sizes; memory grows with Tq + Tk, not with Tq * Tk. Dao et al.
     (2022), appendix B.
     """
-    _, allowed, scale = _checked(q, k, v, mask, scale)
-    keep = is_recording() and (q.requires_grad or k.requires_grad or v.requires_grad)
-    run = _Blockwise((q.data, k.data, v.data), allowed, scale, (dropout, rng), rows, keep)
+    shape, allowed, scale = _checked(q, k, v, mask, scale)
+    drop = _dropout(dropout, rng, shape)
+    run = _compute((q.data, k.data, v.data), shape, allowed, scale, drop, rows)
 
     def backward(grad: Array) -> tuple[Array, ...]:
         into = [np.empty_like(x) for x in (run.q, run.k, run.v)]
@@ -315,9 +321,8 @@ def attention_packed(
     n = qkv.shape[-3] // 3
     thirds = [np.s_[..., i * n : (i + 1) * n, :, :] for i in range(3)]
     q, k, v = (qkv.data[third] for third in thirds)
-    _, allowed, scale = _checked(q, k, v, mask, scale)
-    keep = is_recording() and qkv.requires_grad
-    run = _Blockwise((q, k, v), allowed, scale, (dropout, rng), rows, keep)
+    shape, allowed, scale = _checked(q, k, v, mask, scale)
+    run = _compute((q, k, v), shape, allowed, scale, _dropout(dropout, rng, shape), rows)
 
     def backward(grad: Array) -> tuple[Array]:
         whole = np.empty_like(qkv.data, dtype=run.dtype)
@@ -327,41 +332,56 @@ def attention_packed(
     return record(run.out.astype(qkv.dtype, copy=False), (qkv,), backward)
 
 
-class _Blockwise:
-    """One run of attention, and what its backward pass needs to work out the weights again."""
+def _compute(
+    inputs: tuple[Array, Array, Array],
+    shape: tuple[int, ...],
+    allowed: Mask | None,
+    scale: float,
+    drop: _Dropout | None,
+    rows: int | None,
+) -> _Attention:
+    """The run for these inputs, whose scores have this shape, with its output worked out."""
+    if rows is not None and rows < 1:
+        raise ValueError(f"attention: wants at least 1 query row at a time, got rows={rows}")
+    Tq, Tk = shape[-2:]
+    short = Tq * Tk <= (Tq + Tk) * (inputs[0].shape[-1] + inputs[2].shape[-1])
+    kind = _Kept if short and rows is None else _Blockwise
+    return kind(inputs, shape, allowed, scale, drop, rows)
+
+
+class _Attention:
+    """One run of attention: inputs, output, and the parts it is cut into."""
 
     def __init__(
         self,
         inputs: tuple[Array, Array, Array],
+        shape: tuple[int, ...],
         allowed: Mask | None,
         scale: float,
-        dropout: tuple[float, PCG32 | None],
+        drop: _Dropout | None,
         rows: int | None,
-        keep: bool,
     ) -> None:
-        if rows is not None and rows < 1:
-            raise ValueError(f"attention: wants at least 1 query row at a time, got rows={rows}")
         self.dtype = np.result_type(*inputs, np.float32)
-        lead = inputs[0].shape[:-2] if allowed is None else allowed.shape[:-2]
-        if not lead == inputs[1].shape[:-2] == inputs[2].shape[:-2]:
-            lead = np.broadcast_shapes(lead, *(x.shape[:-2] for x in inputs))
-        self.q, self.k, self.v = (_lead(x.astype(self.dtype, copy=False), lead) for x in inputs)
-        Tq, Tk = self.q.shape[-2], self.k.shape[-2]
-        self.shape = (*lead, Tq, Tk)
-        self.allowed, self.scale, self.rows = allowed, scale, rows
-        self.drop = _dropout(*dropout, self.shape)
-        with _quiet(allowed):
-            self.guard = allowed is not None and not all(map(_finite, (self.q, self.k, self.v)))
-        self.out = np.empty_like(self.q, shape=(*lead, Tq, self.v.shape[-1]))  # [..., Tq, dv]
-        self.total = np.empty_like(self.q, shape=(*lead, Tq, 1))  # the sums of eq. softmax
-        self.shift = np.zeros_like(self.total)  # its shifts
-        small = Tq * Tk <= (Tq + Tk) * (self.q.shape[-1] + self.v.shape[-1])
-        self.keep = keep and small and rows is None
-        self.kept: dict[tuple[int, ...], Array] = {}  # exponentials by the part's first indices
+        self.shape, self.allowed, self.scale, self.drop, self.rows = (
+            shape,
+            allowed,
+            scale,
+            drop,
+            rows,
+        )
+        self.q, self.k, self.v = (
+            _lead(x.astype(self.dtype, copy=False), shape[:-2]) for x in inputs
+        )
+        self.guard = False
+        if allowed is not None:
+            with _quiet(allowed):
+                self.guard = not all(map(_finite, (self.q, self.k, self.v)))
+        self.out = np.empty_like(self.q, shape=(*shape[:-1], self.v.shape[-1]))  # [..., Tq, dv]
         self.parts = self._parts()
+        self._begin()
         if not self.parts:
             self.out[...] = 0  # no key, or nothing at all
-        _run(self._forward, self.parts, math.prod(self.shape))
+        _run(self._forward, self.parts, math.prod(shape))
 
     def _parts(self) -> list[Part]:
         """Groups of heads of about BLOCK scores; a head that is larger is a group by itself."""
@@ -378,10 +398,90 @@ class _Blockwise:
             parts = [(*p, slice(i, min(i + step, n))) for p in parts for i in range(0, n, step)]
         return parts
 
+    def gradients(self, grad: Array, into: Sequence[Array]) -> None:
+        """Fill the gradients of q, k and v into three arrays; `grad` [..., Tq, dv] is the output's."""
+        if not self.parts:
+            for array in into:
+                array[...] = 0
+        grad = grad.astype(self.dtype, copy=False)
+        if self.allowed is not None and not self.guard:
+            with _quiet(self.allowed):
+                self.guard = not _finite(grad)
+        _run(
+            lambda part: self._backward(part, grad[part], [array[part] for array in into]),
+            self.parts,
+            math.prod(self.shape),
+        )
+
+    def _begin(self) -> None:
+        """Make what the parts write to."""
+
+    def _forward(self, part: Part) -> None:
+        """Fill in the output of one part."""
+        raise NotImplementedError
+
+    def _backward(self, part: Part, grad: Array, into: Sequence[Array]) -> None:
+        """Fill in the gradients of one part."""
+        raise NotImplementedError
+
+
+class _Kept(_Attention):
+    """A run that keeps its weights."""
+
+    def _begin(self) -> None:
+        self.kept: dict[tuple[int, ...], Array] = {}  # weights by the part's first indices
+
+    def _forward(self, part: Part) -> None:
+        """Fill in the output and the weights of one part."""
+        allowed = None if self.allowed is None else self.allowed[part]
+        with _quiet(allowed):
+            w = np.matmul(self.q[part], _turned(_near(self.k[part]), self.scale))  # eq. attention
+            shift = _shift(w, allowed)
+            if shift is not None:
+                w -= shift
+            np.exp(w, out=w)
+            if allowed is not None:
+                np.copyto(w, 0, where=~allowed)
+            w /= _row_sums(w, allowed)  # eq. softmax
+            self.kept[tuple(s.start for s in part)] = w
+            used = w if self.drop is None else w * self.drop.factors(part, self.dtype)
+            _product(used, self.v[part], allowed if self.guard else None, out=self.out[part])
+
+    def _backward(self, part: Part, grad: Array, into: Sequence[Array]) -> None:
+        q, k, v, dq, dk, dv = self.q[part], self.k[part], self.v[part], *into
+        w, reads = self.kept[tuple(s.start for s in part)], None
+        if self.guard and self.allowed is not None:
+            reads = _asked(self.allowed[part], grad)
+            w = _select(reads, w)
+        with _quiet(self.allowed):
+            delta = np.einsum("...c,...c->...", grad, self.out[part])[..., None]  # eq. delta
+            delta *= self.scale
+            ds = np.matmul(grad, _turned(_near(v), self.scale))
+            used = w
+            if self.drop is not None:
+                factors = self.drop.factors(part, self.dtype)
+                used = w * factors
+                ds *= factors
+            ds -= delta
+            ds *= w  # eq. softmax-grad
+            if reads is not None:
+                np.copyto(ds, 0, where=~reads)
+            _product(ds, k, reads, out=dq)
+            _transposed_product(ds, q, reads, out=dk)
+            _transposed_product(used, grad, reads, out=dv)
+
+
+class _Blockwise(_Attention):
+    """A run that works the weights out again in its backward pass."""
+
+    def _begin(self) -> None:
+        self.total = np.empty_like(self.q, shape=(*self.shape[:-1], 1))  # the sums of eq. softmax
+        self.shift = np.zeros_like(self.total)  # its shifts
+
     def _cut(self, part: Part, rows: int, keys: int) -> tuple[list[slice], list[slice]]:
         """The rows and the keys of a part's blocks. Only a part of one head is cut."""
         Tq, Tk = self.shape[-2:]
-        if self.keep or any(s.stop - s.start > 1 for s in part):
+        if any(s.stop - s.start > 1 for s in part):
             rows, keys = Tq, Tk
         elif self.rows is not None:
             rows = self.rows
@@ -400,10 +500,7 @@ class _Blockwise:
                 continue
             with _quiet(allowed):
                 e = self._exponentials(part, rows, keys, keys_T, allowed, buffer, forward=True)
-                sums = e.reshape(-1, e.shape[-1]) @ np.ones(e.shape[-1], e.dtype)
-                total[...] = sums.reshape(total.shape)
-                if allowed is not None:
-                    total[total == 0] = 1  # dead rows
+                total[...] = _row_sums(e, allowed)
                 used = e if self.drop is None else e * self._factors(part, rows)[..., keys]
                 _product(used, v[..., keys, :], allowed if self.guard else None, out=out)
                 out /= total  # eq. blockwise
@@ -413,8 +510,6 @@ class _Blockwise:
         if self.allowed is None:
             return None, slice(0, self.shape[-1])
         allowed = self.allowed[part][..., rows, :]
-        if self.keep:
-            return allowed, slice(0, self.shape[-1])
         read = np.flatnonzero(allowed.any(axis=tuple(range(allowed.ndim - 1))))
         keys = slice(int(read[0]), int(read[-1]) + 1) if len(read) else slice(0, 0)
         return allowed[..., keys], keys
@@ -422,55 +517,30 @@ class _Blockwise:
     def _factors(self, part: Part, rows: slice) -> Array:
         """Dropout's factors for these rows and all keys."""
         assert self.drop is not None
-        return self.drop.factors(part, rows, self.dtype)
+        return self.drop.factors((*part, rows), self.dtype)
 
     def _exponentials(
         self,
         part: Part,
         rows: slice,
         keys: slice,
-        keys_T: Array | None,
+        keys_T: Array,
         allowed: Mask | None,
         buffer: _Buffer,
         forward: bool = False,
     ) -> Array:
         """exp(scores - shift) of a block; exactly 0 where a query may not read."""
-        place = tuple(s.start for s in part)
-        if self.keep and not forward:
-            return _select(allowed, self.kept[place]) if self.guard else self.kept[place]
         q, shift = self.q[part][..., rows, :], self.shift[part][..., rows, :]
-        shape = (*q.shape[:-1], keys.stop - keys.start)
-        e = np.empty(shape, self.dtype) if self.keep else buffer(shape)
-        assert keys_T is not None
+        e = buffer((*q.shape[:-1], keys.stop - keys.start))
         np.matmul(q, keys_T[..., keys], out=e)  # eq. attention
-        if forward and not (e.min() > -SAFE and e.max() < SAFE):
-            where = True if allowed is None else allowed
-            top = np.max(e, axis=-1, keepdims=True, where=where, initial=-np.inf)
-            low = np.min(e, axis=-1, keepdims=True, where=where, initial=np.inf)
-            shift[...] = np.where((low > -SAFE) & (top < SAFE), 0, top)
+        if forward and (needed := _shift(e, allowed)) is not None:
+            shift[...] = needed
         if shift.any():
             e -= shift
         np.exp(e, out=e)
         if allowed is not None:
             np.copyto(e, 0, where=~allowed)
-        if self.keep:
-            self.kept[place] = e
         return e
-
-    def gradients(self, grad: Array, into: Sequence[Array]) -> None:
-        """Fill the gradients of q, k and v into three arrays; `grad` [..., Tq, dv] is the output's."""
-        for array in into:
-            if not self.parts:
-                array[...] = 0
-        grad = grad.astype(self.dtype, copy=False)
-        if self.allowed is not None and not self.guard:
-            with _quiet(self.allowed):
-                self.guard = not _finite(grad)
-        _run(
-            lambda part: self._backward(part, grad[part], [array[part] for array in into]),
-            self.parts,
-            math.prod(self.shape),
-        )
 
     def _backward(self, part: Part, grad: Array, into: Sequence[Array]) -> None:
         """Fill in the gradients of one part."""
@@ -484,7 +554,7 @@ class _Blockwise:
             g = _near(grad / self.total[part])  # [..., Tq, dv]
             delta = np.einsum("...c,...c->...", g, self.out[part])[..., None]  # eq. delta
             delta *= self.scale
-            keys_T = None if self.keep else _turned(k, self.scale)
+            keys_T = _turned(k, self.scale)  # [..., d, Tk]
             values_T = _turned(v, self.scale)  # [..., dv, Tk]
             for rows, keys in itertools.product(row_blocks, key_blocks):
                 allowed = None
@@ -515,6 +585,25 @@ class _Blockwise:
         if not alone:
             for array, total in zip(into, (dq, dk, dv), strict=True):
                 array[...] = total
+
+
+def _shift(scores: Array, allowed: Mask | None) -> Array | None:
+    """By what each row has to be lowered [..., Tq, 1], or None where all scores are small."""
+    if scores.min() > -SAFE and scores.max() < SAFE:
+        return None
+    where = True if allowed is None else allowed
+    top = np.max(scores, axis=-1, keepdims=True, where=where, initial=-np.inf)
+    low = np.min(scores, axis=-1, keepdims=True, where=where, initial=np.inf)
+    shift: Array = np.where((low > -SAFE) & (top < SAFE), scores.dtype.type(0), top)
+    return shift
+
+
+def _row_sums(e: Array, allowed: Mask | None) -> Array:
+    """The sum of each row of exponentials [..., Tq, 1]; 1 for a row that may read nothing."""
+    sums = e.reshape(-1, e.shape[-1]) @ np.ones(e.shape[-1], e.dtype)
+    if allowed is not None:
+        sums[sums == 0] = 1  # dead rows
+    return sums.reshape(*e.shape[:-1], 1)
 
 
 class _Buffer:
