@@ -442,7 +442,7 @@ class _Kept(_Attention):
             np.exp(w, out=w)
             if allowed is not None:
                 np.copyto(w, 0, where=~allowed)
-            w /= _row_sums(w, allowed)  # eq. softmax
+            w /= _alive(_row_sums(w), allowed)  # eq. softmax
             self.kept[tuple(s.start for s in part)] = w
             used = w if self.drop is None else w * self.drop.factors(part, self.dtype)
             _product(used, self.v[part], allowed if self.guard else None, out=self.out[part])
@@ -489,8 +489,9 @@ class _Blockwise(_Attention):
 
     def _forward(self, part: Part) -> None:
         """Fill in the output and the sums of one part."""
-        v = _near(self.v[part])
+        v = _with_ones(self.v[part])  # [..., Tk, dv + 1]
         keys_T = _turned(_near(self.k[part]), self.scale)  # [..., d, Tk]
+        look = not _small(self.q[part], keys_T)
         buffer = _Buffer(self.dtype)
         for rows in self._cut(part, max(LEAST_ROWS, BLOCK // self.shape[-1]), self.shape[-1])[0]:
             out, total = self.out[part][..., rows, :], self.total[part][..., rows, :]
@@ -499,11 +500,12 @@ class _Blockwise(_Attention):
                 out[...], total[...] = 0, 1
                 continue
             with _quiet(allowed):
-                e = self._exponentials(part, rows, keys, keys_T, allowed, buffer, forward=True)
-                total[...] = _row_sums(e, allowed)
+                e = self._exponentials(part, rows, keys, keys_T, allowed, buffer, look)
                 used = e if self.drop is None else e * self._factors(part, rows)[..., keys]
-                _product(used, v[..., keys, :], allowed if self.guard else None, out=out)
-                out /= total  # eq. blockwise
+                read = _product(used, v[..., keys, :], allowed if self.guard else None)
+                sums = read[..., -1:] if self.drop is None else _row_sums(e)
+                total[...] = _alive(sums, allowed)
+                np.divide(read[..., :-1], total, out=out)  # eq. blockwise
 
     def _visible(self, part: Part, rows: slice) -> tuple[Mask | None, slice]:
         """The mask of a block of rows, and the keys from the first to the last that one may read."""
@@ -527,13 +529,13 @@ class _Blockwise(_Attention):
         keys_T: Array,
         allowed: Mask | None,
         buffer: _Buffer,
-        forward: bool = False,
+        look: bool = False,
     ) -> Array:
         """exp(scores - shift) of a block; exactly 0 where a query may not read."""
         q, shift = self.q[part][..., rows, :], self.shift[part][..., rows, :]
         e = buffer((*q.shape[:-1], keys.stop - keys.start))
         np.matmul(q, keys_T[..., keys], out=e)  # eq. attention
-        if forward and (needed := _shift(e, allowed)) is not None:
+        if look and (needed := _shift(e, allowed)) is not None:
             shift[...] = needed
         if shift.any():
             e -= shift
@@ -556,6 +558,11 @@ class _Blockwise(_Attention):
             delta *= self.scale
             keys_T = _turned(k, self.scale)  # [..., d, Tk]
             values_T = _turned(v, self.scale)  # [..., dv, Tk]
+            asks = g  # [..., Tq, dv]
+            if self.drop is None:  # the product subtracts delta: [g, -delta] [sV, 1]^T
+                asks = np.concatenate([g, -delta], axis=-1)
+                ones = np.ones_like(values_T[..., :1, :])
+                values_T = np.concatenate([values_T, ones], axis=-2)
             for rows, keys in itertools.product(row_blocks, key_blocks):
                 allowed = None
                 if self.allowed is not None:
@@ -569,13 +576,13 @@ class _Blockwise(_Attention):
                 reads = allowed if self.guard else None
                 e = self._exponentials(part, rows, keys, keys_T, allowed, buffers[0])
                 ds = buffers[1](e.shape)
-                np.matmul(g[..., rows, :], values_T[..., keys], out=ds)
+                np.matmul(asks[..., rows, :], values_T[..., keys], out=ds)
                 used = e
                 if self.drop is not None:
                     factors = self._factors(part, rows)[..., keys]
                     used = e * factors
                     ds *= factors
-                ds -= delta[..., rows, :]
+                    ds -= delta[..., rows, :]
                 ds *= e  # eq. block-grads
                 if allowed is not None:
                     np.copyto(ds, 0, where=~allowed)
@@ -598,12 +605,23 @@ def _shift(scores: Array, allowed: Mask | None) -> Array | None:
     return shift
 
 
-def _row_sums(e: Array, allowed: Mask | None) -> Array:
-    """The sum of each row of exponentials [..., Tq, 1]; 1 for a row that may read nothing."""
-    sums = e.reshape(-1, e.shape[-1]) @ np.ones(e.shape[-1], e.dtype)
-    if allowed is not None:
-        sums[sums == 0] = 1  # dead rows
+def _small(q: Array, keys_T: Array) -> bool:
+    """Whether no score can be large: |q . k| is at most |q| |k|, by Cauchy and Schwarz."""
+    longest = [np.einsum("...c,...c->...", x, x).max() for x in (q, keys_T.swapaxes(-1, -2))]
+    return bool(longest[0] * longest[1] < SAFE**2)
+
+
+def _row_sums(e: Array) -> Array:
+    """The sum of each row of exponentials [..., Tq, 1]."""
+    sums: Array = e.reshape(-1, e.shape[-1]) @ np.ones(e.shape[-1], e.dtype)
     return sums.reshape(*e.shape[:-1], 1)
+
+
+def _alive(sums: Array, allowed: Mask | None) -> Array:
+    """The sums [..., Tq, 1] with 1 for a row that may read nothing."""
+    if allowed is not None:
+        sums[sums == 0] = 1
+    return sums
 
 
 class _Buffer:
@@ -627,6 +645,13 @@ def _slices(length: int, step: int) -> list[slice]:
 def _near(x: Array) -> Array:
     """x [..., T, d] with the numbers of a head next to each other, unless there are few of them."""
     return x if x.shape[-2] * x.shape[-1] < FEW else np.ascontiguousarray(x)
+
+
+def _with_ones(x: Array) -> Array:
+    """x [..., T, d] with a column of ones behind: [..., T, d + 1], contiguous."""
+    wide = np.ones((*x.shape[:-1], x.shape[-1] + 1), x.dtype)
+    wide[..., :-1] = x
+    return wide
 
 
 def _turned(x: Array, scale: float) -> Array:
