@@ -21,6 +21,8 @@ Constant: TypeAlias = bool | int | float | np.generic | Array
 Backward: TypeAlias = Callable[[Array], Sequence[Array | None]]
 AnyTensor = TypeVar("AnyTensor", bound="Tensor")
 
+np.empty(31 << 20, np.uint8)  # freed at once; glibc then keeps what a step frees for the next one
+
 _recording: ContextVar[bool] = ContextVar("recording", default=True)
 
 

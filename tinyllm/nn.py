@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tinyllm.autograd import record
 from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.threads import column_sums, product
 from tinyllm.tensor import Tensor
 
 __all__ = ["Dropout", "Linear", "Module", "ModuleList", "Unmatched", "linear"]
@@ -56,7 +57,7 @@ class Module:
     def _members(self) -> Iterator[tuple[str, Any]]:
         """Name and value of each parameter, module and generator of this module itself."""
         for name, value in vars(self).items():
-            if _hides_members(value):
+            if isinstance(value, _CONTAINERS) and _hides_members(value):
                 raise TypeError(
                     f"{type(self).__name__}.{name} is a {type(value).__name__} that holds modules, "
                     "parameters or generators, and they would neither be trained nor saved: use a "
@@ -247,7 +248,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     w = weight.data
     rows = x.data.reshape(-1, d_in)  # [N, d_in]
-    y = rows @ w.T  # eq. linear, [N, d_out]
+    y = product(rows, w.T)  # eq. linear, [N, d_out]
     if bias is not None:
         in_place = np.can_cast(bias.dtype, y.dtype)  # else a wider bias widens the result
         y = np.add(y, bias.data, out=y if in_place else None)
@@ -255,11 +256,11 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     def backward(grad: NDArray[Any]) -> tuple[NDArray[Any] | None, ...]:
         g = grad.reshape(-1, d_out)  # eq. linear-grad, [N, d_out]
-        dx = (g @ w).reshape(x.shape) if x.requires_grad else None  # [..., d_in]
-        dw = g.T @ rows if weight.requires_grad else None  # [d_out, d_in]
+        dx = product(g, w).reshape(x.shape) if x.requires_grad else None  # [..., d_in]
+        dw = product(g.T, rows) if weight.requires_grad else None  # [d_out, d_in]
         if bias is None:
             return dx, dw
-        db = np.ones(len(g), g.dtype) @ g if bias.requires_grad else None  # [d_out]
+        db = column_sums(g) if bias.requires_grad else None  # [d_out]
         return dx, dw, db
 
     return record(y, (x, weight) if bias is None else (x, weight, bias), backward)
@@ -324,11 +325,13 @@ def _is_member(value: Any) -> bool:
 
 def _hides_members(value: Any) -> bool:
     """Whether a list, tuple, set or dict holds, at any depth, what should be registered."""
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list | tuple | set):
+    if not isinstance(value, _CONTAINERS):
         return False
-    return any(_is_member(item) or _hides_members(item) for item in value)
+    items = value.values() if isinstance(value, dict) else value
+    return any(_is_member(item) or _hides_members(item) for item in items)
+
+
+_CONTAINERS = (list, tuple, set, dict)
 
 
 def _once(items: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -478,13 +478,13 @@ def test_memory_does_not_grow_with_the_square(kind):
 def test_threads_change_nothing(kind, monkeypatch):
     q, k, v, grad = inputs((4, 3), 120, 120, 3, 3)
     mask = masks(120, 120, (4, 3))[kind]
-    monkeypatch.setattr(module, "WORK_FOR_THREADS", 0, raising=False)
+    monkeypatch.setattr(module, "WORTH_SHARING", 0, raising=False)
     monkeypatch.setattr(module, "BLOCK", 5000, raising=False)
     results = []
     for threads in (1, 2, 3):
         with threadpool_limits(threads):
             results.append(run(attention, 40 * q, k, v, grad, mask))
-    monkeypatch.setattr(module, "_blas", lambda: None, raising=False)
+    monkeypatch.setattr("tinyllm.num.threads._blas", lambda: None)
     results.append(run(attention, 40 * q, k, v, grad, mask))
     for found in results[1:]:
         assert_close(found, results[0])

@@ -21,8 +21,10 @@ def closure(*chapters):
 
 def package(chapter, root):
     """A package of the modules that a chapter's tests may use, and a copy of the tests; their path."""
-    for path in (ROOT / "tinyllm").rglob("__init__.py"):
-        copy(path, root)
+    built = {ROOT / facts["builds"] for facts in CHAPTERS.values()}
+    for path in (ROOT / "tinyllm").rglob("*.py"):
+        if path not in built:  # what the workshop makes is always there
+            copy(path, root)
     facts = CHAPTERS[chapter]
     for other in closure(chapter, *facts["test_needs"]):
         copy(ROOT / CHAPTERS[other]["builds"], root)

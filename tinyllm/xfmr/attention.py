@@ -8,14 +8,10 @@ same numbers. Vaswani et al., "Attention Is All You Need" (2017), section 3.2.1.
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import math
-import os
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -23,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tinyllm.autograd import record, unbroadcast
 from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.threads import in_threads
 from tinyllm.tensor import Tensor
 
 __all__ = ["attend", "attention", "attention_packed", "bool_mask", "masked_softmax"]
@@ -36,7 +33,7 @@ FEW = 1024  # numbers of a head that are as quickly read from where they lie as 
 LEAST_ROWS = 32  # of a block: products of fewer rows are slow, however long these are
 TILE = (256, 512)  # query rows and keys of a block in the backward pass, which holds two
 SAFE = 16.0  # scores up to this size need no shift: e^16 is 9e6, e^-16 is 1e-7
-WORK_FOR_THREADS = 1 << 18  # fewer scores are done before a second thread has woken up
+WORTH_SHARING = 1 << 18  # fewer scores are done before a second thread has woken up
 
 
 def attend(
@@ -200,9 +197,9 @@ def _asked(allowed: Mask | None, grad: Array) -> Mask | None:
     return None if allowed is None else allowed & (grad != 0).any(axis=-1, keepdims=True)
 
 
-def _quiet(allowed: Mask | None) -> np.errstate:
+def _quiet(allowed: Mask | None) -> AbstractContextManager[None]:
     """Where a mask may hide infinite numbers, their arithmetic is no reason to warn."""
-    return np.errstate() if allowed is None else np.errstate(invalid="ignore", over="ignore")
+    return nullcontext() if allowed is None else np.errstate(invalid="ignore", over="ignore")
 
 
 def _product(a: Array, b: Array, allowed: Mask | None = None, out: Array | None = None) -> Array:
@@ -381,13 +378,15 @@ class _Attention:
         self._begin()
         if not self.parts:
             self.out[...] = 0  # no key, or nothing at all
-        _run(self._forward, self.parts, math.prod(shape))
+        in_threads(self._forward, self.parts, self._worth_sharing())
 
     def _parts(self) -> list[Part]:
         """Groups of heads of about BLOCK scores; a head that is larger is a group by itself."""
         *lead, Tq, Tk = self.shape
         if 0 in self.shape:
             return []
+        if math.prod(self.shape) <= BLOCK and self.rows is None:
+            return [tuple(slice(0, n) for n in lead)]
         budget = BLOCK if self.rows is None else 0
         size, steps = Tq * Tk, list[int]()
         for n in reversed(lead):
@@ -407,11 +406,14 @@ class _Attention:
         if self.allowed is not None and not self.guard:
             with _quiet(self.allowed):
                 self.guard = not _finite(grad)
-        _run(
+        in_threads(
             lambda part: self._backward(part, grad[part], [array[part] for array in into]),
             self.parts,
-            math.prod(self.shape),
+            self._worth_sharing(),
         )
+
+    def _worth_sharing(self) -> bool:
+        return math.prod(self.shape) >= WORTH_SHARING
 
     def _begin(self) -> None:
         """Make what the parts write to."""
@@ -675,46 +677,3 @@ def _add_product(
     out: Array, a: Array, b: Array, allowed: Mask | None, transposed: bool = False
 ) -> None:
     out += (_transposed_product if transposed else _product)(a, b, allowed)
-
-
-def _run(work: Callable[[Part], None], parts: list[Part], scores: int) -> None:
-    """Do the work for each part, in threads where that pays."""
-    blas = _blas() if len(parts) > 1 and scores >= WORK_FOR_THREADS else None
-    threads = 1 if blas is None else max(lib.num_threads for lib in blas.lib_controllers)
-    if blas is None or threads == 1:
-        for part in parts:
-            work(part)
-        return
-    with _blas_lock, blas.limit(limits=1):
-        for _ in _pool(threads).map(work, parts):
-            pass  # raises what a thread raised
-
-
-@cache
-def _blas() -> Any:
-    """What sets numpy's number of BLAS threads, or None where that cannot be done."""
-    try:
-        threadpoolctl = importlib.import_module("threadpoolctl")
-    except ImportError:
-        return None
-    controller = threadpoolctl.ThreadpoolController().select(user_api="blas")
-    return controller if controller.lib_controllers else None
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="attention")
-
-
-_blas_lock = threading.Lock()  # two callers that both set the number would leave it at 1
-
-
-def _after_fork() -> None:
-    """Threads do not survive a fork; a child makes its own."""
-    global _blas_lock
-    _blas_lock = threading.Lock()
-    _pool.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from tinyllm.autograd import record
 from tinyllm.nn import Linear, Module
 from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.threads import column_sums, product
 from tinyllm.tensor import Tensor
 from tinyllm.xfmr.attention import attend, attention, attention_packed, bool_mask
 
@@ -210,17 +211,18 @@ def _side_by_side(layers: Sequence[Linear], x: Tensor) -> Tensor:
     weight = np.concatenate([layer.weight.data for layer in layers])  # [n*d, d]
     biases = [layer.bias for layer in layers if layer.bias is not None]
     rows = x.data.reshape(-1, x.shape[-1])  # [B*T, d]
-    out = rows @ weight.T  # eq. packed, [B*T, n*d]
+    out = product(rows, weight.T)  # eq. packed, [B*T, n*d]
     if biases:
         bias = np.concatenate([b.data for b in biases])
         out = np.add(out, bias, out=out if np.can_cast(bias.dtype, out.dtype) else None)
 
     def backward(grad: Array) -> list[Array | None]:
         g = grad.reshape(len(rows), len(weight))  # [B*T, n*d]
-        dx = (g @ weight).reshape(x.shape) if x.requires_grad else None  # eq. packed
-        shares: list[Array | None] = [dx, *np.split(g.T @ rows, len(layers))]
+        dx = product(g, weight).reshape(x.shape) if x.requires_grad else None  # eq. packed
+        each = (len(layers), -1, rows.shape[1])  # [n, d, d]
+        shares: list[Array | None] = [dx, *product(g.T, rows).reshape(each)]
         if biases:
-            shares += np.split(np.ones(len(g), g.dtype) @ g, len(layers))
+            shares += [*column_sums(g).reshape(each[:2])]
         return shares
 
     parents = [x, *(layer.weight for layer in layers), *biases]

@@ -1,0 +1,108 @@
+# Tangled from book/workshop/threads.md
+"""Work that is shared out to threads gives what one thread gives."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from tinyllm.num import threads
+from tinyllm.num.threads import column_sums, in_threads, product
+
+
+@pytest.fixture(autouse=True)
+def everything_is_worth_it(monkeypatch):
+    monkeypatch.setattr(threads, "WORTH_SHARING", 1)
+
+
+def blas_threads():
+    return {lib["num_threads"] for lib in threadpool_info() if lib["user_api"] == "blas"}
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("m", [1, 2, 5, 64])
+def test_products_and_sums(m, n):
+    draw = np.random.default_rng(m)
+    a, b = draw.normal(size=(m, 7)), draw.normal(size=(7, 3)).astype(np.float32)
+    wanted = np.array(
+        [[sum(x * y for x, y in zip(row, col, strict=True)) for col in b.T] for row in a]
+    )
+    with threadpool_limits(n):
+        made = product(a, b)
+        sums = column_sums(a)
+    assert made.dtype == np.float64
+    np.testing.assert_allclose(made, wanted, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(sums, [sum(col) for col in a.T], rtol=0, atol=1e-13)
+
+
+def test_a_transposed_product():
+    a, b = np.arange(12.0).reshape(4, 3), np.arange(8.0).reshape(4, 2)
+    with threadpool_limits(2):
+        assert np.array_equal(product(a.T, b), np.einsum("ki,kj->ij", a, b))
+
+
+@pytest.mark.parametrize(("n", "worth_it", "used"), [(1, True, 1), (2, True, 2), (2, False, 1)])
+def test_who_does_the_work(n, worth_it, used):
+    """`used` threads with one BLAS thread each, or the caller; afterwards BLAS has its threads back."""
+    meet = threading.Barrier(used, timeout=60)
+    seen, numbers = set(), []
+
+    def work(part):
+        meet.wait()
+        seen.add(threading.get_ident())
+        numbers.append((part, blas_threads()))
+
+    with threadpool_limits(n):
+        before = blas_threads()
+        in_threads(work, list(range(2 * used)), worth_it)
+        assert blas_threads() == before
+    assert len(seen) == used
+    assert (threading.get_ident() in seen) == (used == 1)
+    assert sorted(part for part, _ in numbers) == list(range(2 * used))
+    assert all(number == ({1} if used > 1 else before) for _, number in numbers)
+
+
+def test_what_the_work_raises_is_raised_and_blas_has_its_threads_back():
+    def work(part):
+        raise KeyError(part)
+
+    with threadpool_limits(2):
+        before = blas_threads()
+        with pytest.raises(KeyError):
+            in_threads(work, [1, 2], worth_it=True)
+        assert blas_threads() == before
+
+
+def test_without_threadpoolctl_the_caller_does_everything(monkeypatch):
+    monkeypatch.setattr(threads, "_blas", lambda: None)
+    seen = set()
+    in_threads(lambda part: seen.add((part, threading.get_ident())), [1, 2], worth_it=True)
+    assert seen == {(1, threading.get_ident()), (2, threading.get_ident())}
+    a = np.eye(3)
+    assert np.array_equal(product(a, a), a)
+    assert np.array_equal(column_sums(a), np.ones(3))
+
+
+FORK = """
+import os, sys
+import numpy as np
+from threadpoolctl import threadpool_limits
+from tinyllm.num import threads
+
+threads.WORTH_SHARING = 1
+with threadpool_limits(2):
+    a = np.eye(4)
+    threads.product(a, a)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(threads.product(a, a), a) else 3)
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_child_makes_threads_of_its_own():
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", FORK], timeout=60, check=False)
+    assert done.returncode == 0

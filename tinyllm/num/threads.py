@@ -1,0 +1,102 @@
+# Tangled from book/workshop/threads.md
+"""Work shared out to threads, with numpy's BLAS held to one thread in each.
+
+Needs `threadpoolctl` to say so to BLAS; without it everything runs in the caller's thread.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["column_sums", "in_threads", "product"]
+
+Array = NDArray[Any]
+Part = TypeVar("Part")
+
+WORTH_SHARING = 1 << 25  # multiplications: fewer are done before a second thread has woken up
+
+
+def in_threads(work: Callable[[Part], object], parts: Sequence[Part], worth_it: bool) -> None:
+    """Do `work` for each part: in threads if that is worth it, else one part after the other.
+
+    There are as many threads as BLAS has at the moment, and in each BLAS has one. The parts must write
+    to different places, and read what none of them writes. What the work raises is raised.
+    """
+    threads = _blas_threads() if worth_it and len(parts) > 1 else 1
+    if threads == 1:
+        for part in parts:
+            work(part)
+        return
+    with _blas_lock, _blas().limit(limits=1):
+        for _ in _pool(threads).map(work, parts):
+            pass  # raises what a thread raised
+
+
+def product(a: Array, b: Array) -> Array:
+    """a [m, k] @ b [k, n] -> [m, n]; of a large one, each thread makes some rows."""
+    if len(a) * b.size < WORTH_SHARING or _blas_threads() == 1:
+        whole: Array = np.matmul(a, b)
+        return whole
+    out = np.empty((len(a), b.shape[1]), np.result_type(a, b))
+    in_threads(lambda rows: np.matmul(a[rows], b, out=out[rows]), _shares(len(a)), True)
+    return out
+
+
+def column_sums(x: Array) -> Array:
+    """x [n, m] -> [m], as a product with ones; of a large one, each thread sums up some columns."""
+    ones = np.ones(len(x), x.dtype)
+    if x.size < WORTH_SHARING >> 6 or _blas_threads() == 1:
+        return ones @ x
+    out = np.empty(x.shape[1], x.dtype)
+    in_threads(lambda some: np.matmul(ones, x[:, some], out=out[some]), _shares(len(out)), True)
+    return out
+
+
+def _shares(length: int) -> list[slice]:
+    """As many pieces as there are threads."""
+    step = -(-length // _blas_threads())
+    return [slice(i, min(i + step, length)) for i in range(0, length, step)]
+
+
+@cache
+def _blas() -> Any:
+    """What sets numpy's number of BLAS threads, or None where that cannot be done."""
+    try:
+        threadpoolctl = importlib.import_module("threadpoolctl")
+    except ImportError:
+        return None
+    controller = threadpoolctl.ThreadpoolController().select(user_api="blas")
+    return controller if controller.lib_controllers else None
+
+
+def _blas_threads() -> int:
+    """How many threads BLAS has; 1 where their number cannot be set."""
+    blas = _blas()
+    return 1 if blas is None else max(lib.num_threads for lib in blas.lib_controllers)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="tinyllm")
+
+
+_blas_lock = threading.Lock()  # two callers that both set the number would leave it at 1
+
+
+def _after_fork() -> None:
+    global _blas_lock
+    _blas_lock = threading.Lock()
+    _pool.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
