@@ -273,7 +273,7 @@ class PCG32:
     ) -> NDArray[Any]:
         """Normally distributed numbers, an array of `shape`, the same bits on every platform.
 
-        An array of `shape`; one draw for a float32 (at most 6.4 standard deviations from the
+        One draw for a float32 (at most 6.4 standard deviations from the
         mean), two for a float64 (at most 8.3). Computed in float64, rounded at the end.
         """
         sides, n, kind = _sizes(shape, dtype)
