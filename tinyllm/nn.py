@@ -30,7 +30,8 @@ class Module:
 
     What is assigned to an attribute is registered by what it is: a leaf `Tensor` that requires a
     gradient as a parameter, a `Module` as a submodule, a `PCG32` as a generator. A thing's path is
-    the names that lead to it, joined by dots: ``layers.0.weight``.
+    the names that lead to it, joined by dots: ``layers.0.weight``. TypeError for anything else
+    under a registered name, and for a list, tuple, set or dict that holds such things.
     """
 
     training: bool = True
@@ -79,7 +80,7 @@ class Module:
                 yield from value._walk(kind, f"{prefix}{name}.", (*above, self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; every subclass says it."""
+        """What the module computes; every subclass says it. NotImplementedError here."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -108,7 +109,10 @@ class Module:
             parameter.grad = None
 
     def astype(self, dtype: DTypeLike) -> Self:
-        """Convert every parameter to another floating dtype, in place; returns the module."""
+        """Convert every parameter to another floating dtype, in place; returns the module.
+
+        Gradients are forgotten. TypeError for a dtype that is not floating.
+        """
         kind = np.dtype(dtype)
         if kind.kind != "f":
             raise TypeError(f"astype: wants a floating dtype, got {kind}")
@@ -234,8 +238,8 @@ class ModuleList(Module):
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b for x [..., d_in], weight [d_out, d_in], bias [d_out] -> [..., d_out].
 
-    One recorded operation, and one matrix product whatever the batch axes. ValueError for shapes
-    that do not fit.
+    One recorded operation, and one matrix product whatever the batch axes. The result's dtype is
+    numpy's promotion of the arguments'. ValueError for shapes that do not fit.
     """
     if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
         raise ValueError(

@@ -148,6 +148,8 @@ class PCG32:
     calls of ``next_uint32()`` give, and leaves the generator where they leave it. A
     float32, and an integer from a range of at most 2**32, take one 32-bit draw (a refused
     one more), a float64 and an integer from a larger range two. C order.
+
+    A count, seed or size that is no whole number is a TypeError, one out of range a ValueError.
     """
 
     def __init__(self, seed: int = 0, stream: int = DEFAULT_STREAM) -> None:
@@ -192,7 +194,7 @@ class PCG32:
 
         Its seed and stream are the first and the second 8 bytes (little-endian; the stream
         without its lowest bit) of the SHA-256 of this generator's seed and stream (8 bytes
-        each, little-endian) followed by the name in UTF-8.
+        each, little-endian) followed by the name in UTF-8. TypeError for a name that is no str.
         """
         if not isinstance(name, str):
             raise TypeError(f"substream: wants a name of type str, got {name!r}")
@@ -231,7 +233,8 @@ class PCG32:
         """Numbers drawn evenly from low <= x < high, an array of `shape`.
 
         One draw and 24 random bits for a float32, two draws and 53 bits for a float64. The
-        interval is half open after rounding too.
+        interval is half open after rounding too. ValueError unless low < high, both and their
+        difference finite, in that dtype; TypeError for another dtype.
         """
         sides, n, kind = _sizes(shape, dtype)
         with np.errstate(over="ignore"):
@@ -273,8 +276,9 @@ class PCG32:
     ) -> NDArray[Any]:
         """Normally distributed numbers, an array of `shape`, the same bits on every platform.
 
-        An array of `shape`; one draw for a float32 (at most 6.4 standard deviations from the
+        One draw for a float32 (at most 6.4 standard deviations from the
         mean), two for a float64 (at most 8.3). Computed in float64, rounded at the end.
+        ValueError unless mean and std are finite and std >= 0; TypeError for another dtype.
         """
         sides, n, kind = _sizes(shape, dtype)
         if not (math.isfinite(mean) and math.isfinite(std) and std >= 0):
@@ -295,7 +299,10 @@ class PCG32:
         return out.reshape(sides)
 
     def integers(self, low: int, high: int, shape: int | Sequence[int] = ()) -> NDArray[np.int64]:
-        """Whole numbers drawn evenly from low <= k < high, without bias; int64 of `shape`."""
+        """Whole numbers drawn evenly from low <= k < high, without bias; int64 of `shape`.
+
+        ValueError unless -2**63 <= low < high <= 2**63.
+        """
         sides, n, _ = _sizes(shape, np.float64)
         low = _whole("low", low, -(1 << 63), 1 << 63)
         high = _whole("high", high, low + 1, (1 << 63) + 1)
@@ -317,7 +324,10 @@ class PCG32:
         return out.view(np.int64).reshape(sides)
 
     def permutation(self, n: int) -> NDArray[np.int64]:
-        """The numbers 0 to n - 1 in random order, each order equally likely; int64 [n]."""
+        """The numbers 0 to n - 1 in random order, each order equally likely; int64 [n].
+
+        Fisher and Yates. ValueError unless 0 <= n < 2**32.
+        """
         n = _whole("n", n, 0, 1 << 32)
         ranges = np.arange(n, 1, -1, dtype=np.uint64)  # card i has i + 1 places to go to
         places = np.empty(len(ranges), np.uint64)
