@@ -28,13 +28,24 @@ def text(index: Index, page: Page, line: int, source: str) -> str:
     for found in SPAN.finditer(source):
         done += escape(source[at : found.start()], quote=False)
         if found[1] is not None:
-            done += f"<code>{escape(found[1], quote=False)}</code>"
+            done += name(index, page, found[1])
         elif found[2] is not None:
             done += equations.inline(index, page, line, found[2])
         else:
             done += f"<em>{escape(found[3], quote=False)}</em>"
         at = found.end()
     return done + escape(source[at:], quote=False)
+
+
+def name(index: Index, page: Page, written: str) -> str:
+    """Code in a short text; a link where it is the name of something that the book defines."""
+    shown = f"<code>{escape(written, quote=False)}</code>"
+    found = index.program.lookup(written, page.path)
+    if found is None:
+        return shown
+    return (
+        f'<a class="defined" href="{index.href(page.path, index.place(found.block))}">{shown}</a>'
+    )
 
 
 def chapter_link(index: Index, page: Page, chapter: str) -> str:
@@ -90,7 +101,7 @@ def overview(index: Index, page: Page, block: Any) -> str:
         ("Time", plain(facts.get("time", ""))),
         ("Rung", plain(facts.get("rung", ""))),
         ("Builds", file_link(index, page, facts["builds"]) if facts.get("builds") else ""),
-        ("Names", ", ".join(f"<code>{escape(name)}</code>" for name in facts.get("names", []))),
+        ("Names", ", ".join(name(index, page, one) for one in facts.get("names", []))),
         ("Contract", file_link(index, page, facts["contract"]) if facts.get("contract") else ""),
         ("Tests", file_link(index, page, facts["tests"]) if facts.get("tests") else ""),
         (

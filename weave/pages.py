@@ -138,7 +138,7 @@ def identifiers(index: Index, page: Page, below: str) -> str:
         links = (code.block_link(index, page, block) for block in uses)
         yield ", ".join(dict.fromkeys(links))
 
-    found.sort(key=lambda one: (one.qualified.casefold(), one.module))
+    found.sort(key=lambda one: (one.qualified.lstrip("_").casefold(), one.module))
     return _table(("Name", "What", "Defined in", "Used in"), map(row, found), "index-table")
 
 
