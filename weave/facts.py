@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from weave import equations
+from weave.code import anchored
 from weave.figures import graph
 from weave.index import Index, Page, Place
 
@@ -121,7 +122,9 @@ def overview(index: Index, page: Page, block: Any) -> str:
         f'<tr><th scope="row">{name}</th><td>{value}</td></tr>\n' for name, value in rows if value
     )
     button = HIDE if any(index.implements(page, one) for one in page.blocks) else ""
-    return f'<table class="overview"><tbody>\n{body}</tbody></table>\n{button}'
+    return (
+        f'<table class="overview"{anchored(page, block)}><tbody>\n{body}</tbody></table>\n{button}'
+    )
 
 
 def _together(facts: dict[str, Any]) -> str:
@@ -137,7 +140,8 @@ def pitfall(index: Index, page: Page, block: Any) -> str:
     caught = mutant.get("caught_by", [])
     if not caught:
         index.fault(page.path, block.line, "this pitfall names no test in caught_by")
-    return f'<p class="caught">Caught by {tests(index, page, block.line, caught)}.</p>'
+    shown = tests(index, page, block.line, caught)
+    return f'<p class="caught"{anchored(page, block)}>Caught by {shown}.</p>'
 
 
 def pitfalls(index: Index, page: Page, block: Any) -> str:

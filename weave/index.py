@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -87,7 +87,9 @@ class Index:
         self.tests: dict[str, list[Place]] = {}
         self.users: dict[str, list[Any]] = {}  # name of a chunk -> the blocks that refer to it
         self._by_text: dict[str, Page] = {}
+        self._origins: dict[str, Sequence[tuple[str, int]]] = {}  # of adopted pages
         self._makes: dict[str, list[str]] | None = None
+        self._sources: dict[str, set[Any]] = {}
         for chapter in self.book.chapters:
             self._read(chapter)
         self.program = Program(self.book)
@@ -99,7 +101,10 @@ class Index:
 
     def fault(self, page: str, line: int, message: str) -> None:
         """Say what is wrong and where; under `--strict` the build then fails, after all pages."""
-        log.warning("%s:%d: %s", os.path.join(self.folder, page), line, message)
+        path, at = os.path.join(self.folder, page), line
+        if page in self._origins:
+            path, at = self._origins[page][line - 1]
+        log.warning("%s:%d: %s", path, at, message)
 
     def page(self, text: str) -> Page | None:
         """The page that has this text, give or take white space; None for one that is not of the book."""
@@ -111,6 +116,14 @@ class Index:
             made = tangle.add_chapter(tangle.Book(), path, path, text)
             page = Page(path, text, made.blocks, title=TITLE.findall(text)[0], generated=True)
             self.pages[path] = self._by_text[_plain(text)] = page
+
+    def adopt(self, path: str, text: str, origins: Sequence[tuple[str, int]]) -> None:
+        """Take in a page that was made of lines of chapters, such as a lab, and that the weaver is to treat as one of them.
+
+        `origins` has the chapter and line behind each of its lines, where its faults are reported.
+        """
+        self._origins[path] = origins
+        self._read(tangle.add_chapter(tangle.Book(), path, path, text))
 
     def href(self, page: str, place: Place) -> str:
         """The address of a place, as a link on `page` has it."""
@@ -127,6 +140,13 @@ class Index:
                 for reached in self._reached(root):
                     self._makes.setdefault(reached, []).append(target)
         return self._makes.get(name, [])
+
+    def sources(self, target: str) -> set[Any]:
+        """The blocks that lines of a tangled file come from."""
+        if target not in self._sources:
+            lines = tangle.origins(tangle.target_pieces(self.book, target))
+            self._sources[target] = {block for block, _ in lines}
+        return self._sources[target]
 
     def place(self, block: Any) -> Place:
         """Where a block stands on the site."""
@@ -286,4 +306,4 @@ def _anchor(block: Any) -> str:
 @lru_cache(maxsize=65536)
 def _way(folder: str, page: str) -> str:
     """The relative address of a page, seen from a folder."""
-    return quote(posixpath.relpath(page.removesuffix(".md") + ".html", folder or "."))
+    return quote(posixpath.relpath(posixpath.splitext(page)[0] + ".html", folder or "."))

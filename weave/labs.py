@@ -110,20 +110,6 @@ def _place(what: object) -> str:
     return f"<!-- lab {what} -->"
 
 
-def adopt(index: Index, path: str, text: str, origins: list[tuple[str, int]]) -> None:
-    """Makes a text that the build made known as the page `path`; its faults name the lines in `origins`."""
-    index._read(tangle.add_chapter(tangle.Book(), path, path, text))
-    say = index.fault
-
-    def fault(page: str, line: int, message: str) -> None:
-        if page == path:
-            log.warning("%s:%d: %s", *origins[line - 1], message)
-        else:
-            say(page, line, message)
-
-    index.fault = fault  # type: ignore
-
-
 _pool = ThreadPoolExecutor(1)
 
 
@@ -263,7 +249,7 @@ def on_files(files: Any, config: Any) -> Any:
                 log.warning("%s:%d: %s: tangle the book first", *lab.origins[0], target)
                 continue
             files.append(File(target, str(root), config.site_dir, config.use_directory_urls))
-            adopt(index, target, *markdown(lab))
+            index.adopt(target, *markdown(lab))
             lab.outputs = _pool.submit(run, lab, root)
     return files
 

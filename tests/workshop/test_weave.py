@@ -21,7 +21,7 @@ import tangle
 from weave import links, pages, printed, search
 from weave.figures import bar_chart, below, beside, graph, grid, heat_map, line_plot
 from weave.figures.svg import COLOURS, decimals
-from weave.index import current
+from weave.index import Place, current
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTENSIONS = ["weave.extension", "pymdownx.highlight", "pymdownx.superfences", "tables"]
@@ -91,6 +91,39 @@ plain = 1
 """,
 }
 BOOK = {path: text.replace("«", "<<").replace("»", ">>") for path, text in BOOK.items()}
+
+
+ANCHORED = """\
+# A
+
+```toml {.chapter file=chapters.toml}
+["A"]
+builds = "a.py"
+```
+
+```python {#numbers .values}
+x = 1
+```
+
+```python {file=a.py}
+def test_it():
+    return 1
+```
+
+```diff {#s01 patch=numbers}
+-x = 1
++x = 2
+```
+
+```toml {.pitfall file=chapters.toml}
+["A".mutants.s01]
+caught_by = ["test_it"]
+```
+
+```python {file=b.py}
+pass
+```
+"""
 
 
 def test_captions_name_chunk_files_and_part(weave):
@@ -164,6 +197,24 @@ def test_blocks_without_name_or_file_are_left_to_markdown(weave):
 def test_a_page_that_is_no_chapter_passes_unchanged(weave):
     weave(BOOK)
     assert Markdown(extensions=EXTENSIONS).convert("a $5$ b") == "<p>a $5$ b</p>"
+
+
+def test_whatever_a_page_shows_of_a_block_is_where_links_to_it_lead(weave):
+    html, faults = weave({"a.md": ANCHORED})
+    assert not faults
+    page = current().pages["a.md"]
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert sorted(ids) == sorted(page.anchors.values())
+    assert len(ids) == 6
+    folded = html[html.index("<details") : html.index("</details>")]
+    assert 'id="chunk-numbers"' in folded.partition("</summary>")[2]  # so that it opens
+
+
+def test_pages_of_notebooks_have_the_address_that_mkdocs_gives_them(weave):
+    weave(BOOK)
+    index = current()
+    assert index.href("a/b.md", Place("labs/c.py", "x")) == "../labs/c.html#x"
+    assert index.href("", Place("code/c.py.md", "")) == "code/c.py.html"
 
 
 def test_variants_show_sign_and_colour(weave):
@@ -583,6 +634,14 @@ def test_an_assembled_file_is_the_file_and_leads_back(weave):
     written = re.sub(r'<span class="run-from">.*?</span>', "", code)
     assert plain(written) == tangle.expand(current().book, "p/b.py")
     assert 'class="hide-implementation"' in html
+
+
+def test_captions_lead_to_what_a_file_has_of_their_block(weave):
+    text = "# A\n\n```python {#a file=a.py}\n«b»\n«c»\n```\n\n```python {#b}\n```\n\n```python {#c}\n1\n```\n"
+    html, _ = weave({"a.md": noweb(text)})
+    links = re.findall(r'class="chunk-file" href="code/a.py.html(#[^"]+)?"', html)
+    assert links == ["", "", "#chunk-c"]
+    assert re.findall(r' id="([^"]+)"', shown("code/a.py.md")) == ["chunk-c"]
 
 
 def test_indexes_list_every_chunk_identifier_and_file(weave):
