@@ -235,7 +235,11 @@ def _lines(index: Index, page: Page, block: Any, body: str, language: str) -> li
         if found[1]:
             return found[0][1:]
         if found[2] not in index.chunks:
-            return found[0]
+            before, after = body[: found.start()], body[found.end() :]
+            if (before.rpartition("\n")[2] + after.partition("\n")[0]).strip():  # code
+                return found[0]
+            links.append(f'<span class="bad">{escape(found[0])}</span>')
+            return STAND_IN.format(len(links) - 1)
         place = index.chunks[found[2]]
         page.referred.setdefault(found[2], place)
         href = index.href(page.path, place)

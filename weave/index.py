@@ -78,6 +78,7 @@ class Index:
 
     def __init__(self, folder: str = "book") -> None:
         self.folder = folder
+        self.faults: list[tuple[str, int, str]] = []  # path, line, what is wrong
         self.book = tangle.read_book([folder])
         self.pages: dict[str, Page] = {}
         self.facts: dict[str, dict[str, Any]] = {}  # chapter id -> its header facts and mutants
@@ -97,14 +98,19 @@ class Index:
         self.terms, self.forms = glossary.read(source.text if source else "")
         self.term_pattern = glossary.pattern(self.forms)
         for fault in self.book.faults:
-            log.warning("%s:%d: %s", *fault)
+            self.report(*fault)
 
     def fault(self, page: str, line: int, message: str) -> None:
         """Say what is wrong and where; under `--strict` the build then fails, after all pages."""
         path, at = os.path.join(self.folder, page), line
         if page in self._origins:
             path, at = self._origins[page][line - 1]
-        log.warning("%s:%d: %s", path, at, message)
+        self.report(path, at, message)
+
+    def report(self, path: str, line: int, message: str) -> None:
+        """Say what is wrong in a chapter that is known by its file's path."""
+        self.faults.append((path, line, message))
+        log.warning("%s:%d: %s", path, line, message)
 
     def page(self, text: str) -> Page | None:
         """The page that has this text, give or take white space; None for one that is not of the book."""

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
@@ -86,6 +87,21 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]], css: str) -> str:
         f'<div class="table-frame" tabindex="0" role="region" aria-label="Table">'
         f'<table class="{css}"><thead><tr>{names}</thead><tbody>\n{body}\n</tbody></table></div>'
     )
+
+
+def faults(index: Index, page: Page) -> str:
+    """What is wrong on a page, and on the front page what is wrong anywhere; "" where nothing is."""
+    here = os.path.join(index.folder, page.path)
+    by_path: dict[str, list[str]] = {}
+    for path, line, message in sorted(set(index.faults)):
+        if path == here or page.path == "index.md":
+            by_path.setdefault(path, []).append(f"<li>line {line}: {escape(message)}</li>")
+    done = ""
+    for path, items in by_path.items():
+        name = os.path.relpath(path, index.folder)
+        where = escape(path) if path == here else facts.page_link(index, page, name)
+        done += f"<p><b>Faults in {where}</b></p>\n<ul>{''.join(items)}</ul>\n"
+    return f'<div class="faults" role="alert">{done}</div>\n' if done else ""
 
 
 def chunks(index: Index, page: Page) -> str:

@@ -90,7 +90,7 @@ def faults(book, caplog):
 
     def found(more, texts=None):
         index, lab = book(more, texts)
-        labs.report(lab, labs.run(lab, Path.cwd()), index.book, Path.cwd())
+        labs.report(lab, labs.run(lab, Path.cwd()), index, Path.cwd())
         return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
 
     return found
