@@ -23,13 +23,18 @@ LANGUAGES = {"": "text", "pyi": "python", "py": "python"}
 
 def captioned(index: Index, page: Page, block: Any) -> str:
     """A block under a caption with its name, the files it goes to, and which part of the chunk it is."""
-    anchor = page.anchors.get(block.line, "")
     kind = "chunk implementation" if index.implements(page, block) else "chunk"
     return (
-        f'<div class="{kind}" id="{escape(anchor)}">\n'
+        f'<div class="{kind}"{anchored(page, block)}>\n'
         f'<div class="chunk-caption">{caption(index, page, block)}</div>\n'
         f"{coloured(index, page, block)}\n{foot(index, page, block)}</div>"
     )
+
+
+def anchored(page: Page, block: Any) -> str:
+    """The attribute by which links find a block; whatever a page shows of a block with a name or a file has it."""
+    anchor = page.anchors.get(block.line, "")
+    return f' id="{escape(anchor)}"' if anchor else ""
 
 
 def caption(index: Index, page: Page, block: Any) -> str:
@@ -43,7 +48,11 @@ def caption(index: Index, page: Page, block: Any) -> str:
     made = [block.file] if block.file else index.targets(block.name) if block.name else []
     files = []
     for path in made:
-        href = index.href(page.path, Place(f"code/{path}.md", here.anchor))
+        if index.book.faults:  # then there are no pages of files
+            files.append(f'<span class="chunk-file">{escape(path)}</span>')
+            continue
+        anchor = here.anchor if block in index.sources(path) else ""
+        href = index.href(page.path, Place(f"code/{path}.md", anchor))
         files.append(f'<a class="chunk-file" href="{href}">{escape(path)}</a>')
     if files:
         parts.append(", ".join(files))
@@ -195,11 +204,12 @@ def difference(index: Index, page: Page, block: Any) -> str:
     )
 
 
-def collapsed(index: Index, page: Page, block: Any, summary: str) -> str:
-    """The block's code behind a line that opens it."""
+def folded(index: Index, page: Page, block: Any, summary: str) -> str:
+    """A block behind a line that opens it. Its id is inside: a browser that is led there opens what is around it."""
+    inner = captioned if page.anchors.get(block.line) else coloured
     return (
         f'<details class="code-behind"><summary>{escape(summary)}</summary>\n'
-        f"{coloured(index, page, block)}\n</details>"
+        f"{inner(index, page, block)}\n</details>"
     )
 
 
@@ -225,7 +235,11 @@ def _lines(index: Index, page: Page, block: Any, body: str, language: str) -> li
         if found[1]:
             return found[0][1:]
         if found[2] not in index.chunks:
-            return found[0]
+            before, after = body[: found.start()], body[found.end() :]
+            if (before.rpartition("\n")[2] + after.partition("\n")[0]).strip():  # code
+                return found[0]
+            links.append(f'<span class="bad">{escape(found[0])}</span>')
+            return STAND_IN.format(len(links) - 1)
         place = index.chunks[found[2]]
         page.referred.setdefault(found[2], place)
         href = index.href(page.path, place)

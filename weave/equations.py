@@ -35,7 +35,7 @@ def mathml(tex: str, display: bool = False) -> str:
 def inline(index: Index, page: Page, line: int, tex: str) -> str:
     """A formula inside a line of text."""
     try:
-        return mathml(tex)
+        return breakable(mathml(tex))
     except TeXError as error:
         return _bad(index, page, line, tex, error)
 
@@ -62,6 +62,40 @@ def displayed(index: Index, page: Page, line: int, tex: str) -> str:
 def _bad(index: Index, page: Page, line: int, tex: str, error: TeXError) -> str:
     index.fault(page.path, line, f"bad TeX: {error}: {tex.strip()}")
     return f'<code class="bad">{escape(tex)}</code>'
+
+
+ELEMENT = re.compile(r"<(/?)(\w+)([^>]*?)(/?)>([^<]*)")
+RELATIONS = frozenset("=≠≈≡∼≃<>≤≥≪≫∈∉⊂⊆→↦⇒⇔∝")
+OPERATORS = frozenset("+−±⋅×,;")
+LONG = 20  # characters that stay together
+
+
+def breakable(html: str) -> str:
+    """A formula inside a line; in a long one the line may end behind relations, and behind operators where need be."""
+    head, rest = html[: html.index(">") + 1], html[html.index(">") + 1 :].removesuffix("</math>")
+    parts = _cut(_cut([rest], RELATIONS), OPERATORS)
+    return "<wbr>".join(f"{head}{part}</math>" for part in parts)
+
+
+def _cut(parts: list[str], behind: frozenset[str]) -> list[str]:
+    """The long ones of the parts, cut behind these signs where they stand inside no other element."""
+    done = []
+    for part in parts:
+        depth, start, sign = 0, 0, False
+        for found in ELEMENT.finditer(part) if _length(part) > LONG else ():
+            closing, name, attributes, empty, text = found.groups()
+            depth += 0 if empty else -1 if closing else 1
+            if not closing:  # a sign that is no operator, as in -1, has no space around it
+                sign = name == "mo" and unescape(text) in behind and 'lspace="0"' not in attributes
+            elif sign and depth == 0 and found.end() < len(part):
+                done.append(part[start : found.end()])
+                start = found.end()
+        done.append(part[start:])
+    return done
+
+
+def _length(html: str) -> int:
+    return len(unescape(re.sub(r"<[^>]*>", "", html)))
 
 
 def font() -> bytes:

@@ -99,7 +99,7 @@ class Weaver(Preprocessor):
         if "map" in kinds:
             return facts.chapter_map(index, page)
         if "values" in kinds:
-            return code.collapsed(index, page, block, "The numbers of this section, computed")
+            return code.folded(index, page, block, "The numbers of this section, computed")
         if block.name or block.file:
             return code.captioned(index, page, block)
         return None
@@ -139,7 +139,7 @@ class Weaver(Preprocessor):
                 page.path, block.line, "the weaver numbers figures: leave the number out"
             )
         caption = facts.text(self.index, page, block.line, written)
-        behind = code.collapsed(self.index, page, block, "How this figure is drawn")
+        behind = code.folded(self.index, page, block, "How this figure is drawn")
         return (
             f'<figure id="{name}"><div class="figure-frame" tabindex="0">'
             f"{_slim(svg[:start] + label + svg[start:])}</div>"

@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from weave import equations
+from weave.code import anchored
 from weave.figures import graph
 from weave.index import Index, Page, Place
 
@@ -28,13 +29,24 @@ def text(index: Index, page: Page, line: int, source: str) -> str:
     for found in SPAN.finditer(source):
         done += escape(source[at : found.start()], quote=False)
         if found[1] is not None:
-            done += f"<code>{escape(found[1], quote=False)}</code>"
+            done += name(index, page, found[1])
         elif found[2] is not None:
             done += equations.inline(index, page, line, found[2])
         else:
             done += f"<em>{escape(found[3], quote=False)}</em>"
         at = found.end()
     return done + escape(source[at:], quote=False)
+
+
+def name(index: Index, page: Page, written: str) -> str:
+    """Code in a short text; a link where it is the name of something that the book defines."""
+    shown = f"<code>{escape(written, quote=False)}</code>"
+    found = index.program.lookup(written, page.path)
+    if found is None:
+        return shown
+    return (
+        f'<a class="defined" href="{index.href(page.path, index.place(found.block))}">{shown}</a>'
+    )
 
 
 def chapter_link(index: Index, page: Page, chapter: str) -> str:
@@ -90,7 +102,7 @@ def overview(index: Index, page: Page, block: Any) -> str:
         ("Time", plain(facts.get("time", ""))),
         ("Rung", plain(facts.get("rung", ""))),
         ("Builds", file_link(index, page, facts["builds"]) if facts.get("builds") else ""),
-        ("Names", ", ".join(f"<code>{escape(name)}</code>" for name in facts.get("names", []))),
+        ("Names", ", ".join(name(index, page, one) for one in facts.get("names", []))),
         ("Contract", file_link(index, page, facts["contract"]) if facts.get("contract") else ""),
         ("Tests", file_link(index, page, facts["tests"]) if facts.get("tests") else ""),
         (
@@ -110,7 +122,9 @@ def overview(index: Index, page: Page, block: Any) -> str:
         f'<tr><th scope="row">{name}</th><td>{value}</td></tr>\n' for name, value in rows if value
     )
     button = HIDE if any(index.implements(page, one) for one in page.blocks) else ""
-    return f'<table class="overview"><tbody>\n{body}</tbody></table>\n{button}'
+    return (
+        f'<table class="overview"{anchored(page, block)}><tbody>\n{body}</tbody></table>\n{button}'
+    )
 
 
 def _together(facts: dict[str, Any]) -> str:
@@ -126,7 +140,8 @@ def pitfall(index: Index, page: Page, block: Any) -> str:
     caught = mutant.get("caught_by", [])
     if not caught:
         index.fault(page.path, block.line, "this pitfall names no test in caught_by")
-    return f'<p class="caught">Caught by {tests(index, page, block.line, caught)}.</p>'
+    shown = tests(index, page, block.line, caught)
+    return f'<p class="caught"{anchored(page, block)}>Caught by {shown}.</p>'
 
 
 def pitfalls(index: Index, page: Page, block: Any) -> str:

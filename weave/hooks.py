@@ -86,8 +86,13 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
 
 
 def on_env(env: Any, config: Any, files: Any) -> Any:
-    """Checks the links, when all pages are rendered."""
-    links.check(current(config["docs_dir"]), files.src_uris)
+    """When all pages are rendered, checks the links, and writes what is wrong on top of the pages."""
+    index = current(config["docs_dir"])
+    links.check(index, files.src_uris)
+    for file in files.documentation_pages() if index.faults else ():
+        page = index.pages.get(file.src_uri)
+        if page is not None and file.page is not None:
+            file.page.content = pages.faults(index, page) + (file.page.content or "")
     return env
 
 

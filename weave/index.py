@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -78,6 +78,7 @@ class Index:
 
     def __init__(self, folder: str = "book") -> None:
         self.folder = folder
+        self.faults: list[tuple[str, int, str]] = []  # path, line, what is wrong
         self.book = tangle.read_book([folder])
         self.pages: dict[str, Page] = {}
         self.facts: dict[str, dict[str, Any]] = {}  # chapter id -> its header facts and mutants
@@ -87,7 +88,9 @@ class Index:
         self.tests: dict[str, list[Place]] = {}
         self.users: dict[str, list[Any]] = {}  # name of a chunk -> the blocks that refer to it
         self._by_text: dict[str, Page] = {}
+        self._origins: dict[str, Sequence[tuple[str, int]]] = {}  # of adopted pages
         self._makes: dict[str, list[str]] | None = None
+        self._sources: dict[str, set[Any]] = {}
         for chapter in self.book.chapters:
             self._read(chapter)
         self.program = Program(self.book)
@@ -95,11 +98,19 @@ class Index:
         self.terms, self.forms = glossary.read(source.text if source else "")
         self.term_pattern = glossary.pattern(self.forms)
         for fault in self.book.faults:
-            log.warning("%s:%d: %s", *fault)
+            self.report(*fault)
 
     def fault(self, page: str, line: int, message: str) -> None:
         """Say what is wrong and where; under `--strict` the build then fails, after all pages."""
-        log.warning("%s:%d: %s", os.path.join(self.folder, page), line, message)
+        path, at = os.path.join(self.folder, page), line
+        if page in self._origins:
+            path, at = self._origins[page][line - 1]
+        self.report(path, at, message)
+
+    def report(self, path: str, line: int, message: str) -> None:
+        """Say what is wrong in a chapter that is known by its file's path."""
+        self.faults.append((path, line, message))
+        log.warning("%s:%d: %s", path, line, message)
 
     def page(self, text: str) -> Page | None:
         """The page that has this text, give or take white space; None for one that is not of the book."""
@@ -111,6 +122,14 @@ class Index:
             made = tangle.add_chapter(tangle.Book(), path, path, text)
             page = Page(path, text, made.blocks, title=TITLE.findall(text)[0], generated=True)
             self.pages[path] = self._by_text[_plain(text)] = page
+
+    def adopt(self, path: str, text: str, origins: Sequence[tuple[str, int]]) -> None:
+        """Take in a page that was made of lines of chapters, such as a lab, and that the weaver is to treat as one of them.
+
+        `origins` has the chapter and line behind each of its lines, where its faults are reported.
+        """
+        self._origins[path] = origins
+        self._read(tangle.add_chapter(tangle.Book(), path, path, text))
 
     def href(self, page: str, place: Place) -> str:
         """The address of a place, as a link on `page` has it."""
@@ -127,6 +146,13 @@ class Index:
                 for reached in self._reached(root):
                     self._makes.setdefault(reached, []).append(target)
         return self._makes.get(name, [])
+
+    def sources(self, target: str) -> set[Any]:
+        """The blocks that lines of a tangled file come from."""
+        if target not in self._sources:
+            lines = tangle.origins(tangle.target_pieces(self.book, target))
+            self._sources[target] = {block for block, _ in lines}
+        return self._sources[target]
 
     def place(self, block: Any) -> Place:
         """Where a block stands on the site."""
@@ -286,4 +312,4 @@ def _anchor(block: Any) -> str:
 @lru_cache(maxsize=65536)
 def _way(folder: str, page: str) -> str:
     """The relative address of a page, seen from a folder."""
-    return quote(posixpath.relpath(page.removesuffix(".md") + ".html", folder or "."))
+    return quote(posixpath.relpath(posixpath.splitext(page)[0] + ".html", folder or "."))

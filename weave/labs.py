@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -28,8 +27,6 @@ from mkdocs.structure.files import File
 
 import tangle
 from weave.index import Index, Place, current
-
-log = logging.getLogger("mkdocs.weave")
 
 KEPT = "build/labs"  # beside the book
 SECONDS = 120  # a lab that runs longer is a fault
@@ -110,20 +107,6 @@ def _place(what: object) -> str:
     return f"<!-- lab {what} -->"
 
 
-def adopt(index: Index, path: str, text: str, origins: list[tuple[str, int]]) -> None:
-    """Makes a text that the build made known as the page `path`; its faults name the lines in `origins`."""
-    index._read(tangle.add_chapter(tangle.Book(), path, path, text))
-    say = index.fault
-
-    def fault(page: str, line: int, message: str) -> None:
-        if page == path:
-            log.warning("%s:%d: %s", *origins[line - 1], message)
-        else:
-            say(page, line, message)
-
-    index.fault = fault  # type: ignore
-
-
 _pool = ThreadPoolExecutor(1)
 
 
@@ -190,20 +173,20 @@ def key(lab: Lab, root: Path) -> str:
     return digest.hexdigest()
 
 
-def report(lab: Lab, outputs: list[list[Output]], book: Any, root: Path) -> None:
+def report(lab: Lab, outputs: list[list[Output]], index: Index, root: Path) -> None:
     """Logs the faults of a run, each with chapter and line."""
     for cell, found in zip(lab.code(), outputs, strict=False):
         for output in found:
             if found[-1]["output_type"] == "error":
-                _say(lab, *_where(lab, cell, found[-1], book, root))
+                _say(index, lab, *_where(lab, cell, found[-1], index.book, root))
                 break
             if output.get("name") == "stderr":
                 last = output["text"].strip().rpartition("\n")[2]
-                _say(lab, cell.line, f"the lab wrote to its standard error: {last}")
+                _say(index, lab, cell.line, f"the lab wrote to its standard error: {last}")
 
 
-def _say(lab: Lab, line: int, message: str) -> None:
-    log.warning("%s:%d: %s", *lab.origin(line), f"{lab.target}: {message}")
+def _say(index: Index, lab: Lab, line: int, message: str) -> None:
+    index.report(*lab.origin(line), f"{lab.target}: {message}")
 
 
 def _where(lab: Lab, cell: Cell, output: Output, book: Any, root: Path) -> tuple[int, str]:
@@ -260,10 +243,10 @@ def on_files(files: Any, config: Any) -> Any:
         if target.startswith("labs/") and target.endswith(".py"):
             lab = _labs[target] = read(index.book, target)
             if not (root / target).is_file():
-                log.warning("%s:%d: %s: tangle the book first", *lab.origins[0], target)
+                index.report(*lab.origins[0], f"{target}: tangle the book first")
                 continue
             files.append(File(target, str(root), config.site_dir, config.use_directory_urls))
-            adopt(index, target, *markdown(lab))
+            index.adopt(target, *markdown(lab))
             lab.outputs = _pool.submit(run, lab, root)
     return files
 
@@ -282,7 +265,7 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
     if lab is None or lab.outputs is None:
         return html
     index, outputs = current(config.docs_dir), lab.outputs.result()
-    report(lab, outputs, index.book, Path(config.docs_dir).resolve().parent)
+    report(lab, outputs, index, Path(config.docs_dir).resolve().parent)
     for number, found in enumerate(outputs):
         html = html.replace(_place(number), shown(found), 1)
     return html.replace(_place("downloads"), _downloads(index, lab), 1)

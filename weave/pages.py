@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
@@ -88,6 +89,21 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]], css: str) -> str:
     )
 
 
+def faults(index: Index, page: Page) -> str:
+    """What is wrong on a page, and on the front page what is wrong anywhere; "" where nothing is."""
+    here = os.path.join(index.folder, page.path)
+    by_path: dict[str, list[str]] = {}
+    for path, line, message in sorted(set(index.faults)):
+        if path == here or page.path == "index.md":
+            by_path.setdefault(path, []).append(f"<li>line {line}: {escape(message)}</li>")
+    done = ""
+    for path, items in by_path.items():
+        name = os.path.relpath(path, index.folder)
+        where = escape(path) if path == here else facts.page_link(index, page, name)
+        done += f"<p><b>Faults in {where}</b></p>\n<ul>{''.join(items)}</ul>\n"
+    return f'<div class="faults" role="alert">{done}</div>\n' if done else ""
+
+
 def chunks(index: Index, page: Page) -> str:
     """The table of all chunks by name."""
 
@@ -138,7 +154,7 @@ def identifiers(index: Index, page: Page, below: str) -> str:
         links = (code.block_link(index, page, block) for block in uses)
         yield ", ".join(dict.fromkeys(links))
 
-    found.sort(key=lambda one: (one.qualified.casefold(), one.module))
+    found.sort(key=lambda one: (one.qualified.lstrip("_").casefold(), one.module))
     return _table(("Name", "What", "Defined in", "Used in"), map(row, found), "index-table")
 
 

@@ -90,7 +90,7 @@ def faults(book, caplog):
 
     def found(more, texts=None):
         index, lab = book(more, texts)
-        labs.report(lab, labs.run(lab, Path.cwd()), index.book, Path.cwd())
+        labs.report(lab, labs.run(lab, Path.cwd()), index, Path.cwd())
         return [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
 
     return found
@@ -123,7 +123,7 @@ def test_labs_take_part_in_the_weaving(book, caplog):
     from markdown import Markdown
 
     index, lab = book("y = 3  # eq. gone", {"a.md": LAB.replace("Of $", "Of $\\nonsense")})
-    labs.adopt(index, lab.target, *labs.markdown(lab))
+    index.adopt(lab.target, *labs.markdown(lab))
     weaver = Markdown(extensions=["weave.extension", "pymdownx.superfences"]).preprocessors["weave"]
     assert index.page(labs.markdown(lab)[0]) is index.pages["labs/a.py"]
     weaver.index, weaver.page = index, index.pages["labs/a.py"]

@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.request
 import xml.etree.ElementTree as ET
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ import tangle
 from weave import links, pages, printed, search
 from weave.figures import bar_chart, below, beside, graph, grid, heat_map, line_plot
 from weave.figures.svg import COLOURS, decimals
-from weave.index import current
+from weave.index import Place, current
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTENSIONS = ["weave.extension", "pymdownx.highlight", "pymdownx.superfences", "tables"]
@@ -91,6 +92,39 @@ plain = 1
 """,
 }
 BOOK = {path: text.replace("«", "<<").replace("»", ">>") for path, text in BOOK.items()}
+
+
+ANCHORED = """\
+# A
+
+```toml {.chapter file=chapters.toml}
+["A"]
+builds = "a.py"
+```
+
+```python {#numbers .values}
+x = 1
+```
+
+```python {file=a.py}
+def test_it():
+    return 1
+```
+
+```diff {#s01 patch=numbers}
+-x = 1
++x = 2
+```
+
+```toml {.pitfall file=chapters.toml}
+["A".mutants.s01]
+caught_by = ["test_it"]
+```
+
+```python {file=b.py}
+pass
+```
+"""
 
 
 def test_captions_name_chunk_files_and_part(weave):
@@ -164,6 +198,24 @@ def test_blocks_without_name_or_file_are_left_to_markdown(weave):
 def test_a_page_that_is_no_chapter_passes_unchanged(weave):
     weave(BOOK)
     assert Markdown(extensions=EXTENSIONS).convert("a $5$ b") == "<p>a $5$ b</p>"
+
+
+def test_whatever_a_page_shows_of_a_block_is_where_links_to_it_lead(weave):
+    html, faults = weave({"a.md": ANCHORED})
+    assert not faults
+    page = current().pages["a.md"]
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert sorted(ids) == sorted(page.anchors.values())
+    assert len(ids) == 6
+    folded = html[html.index("<details") : html.index("</details>")]
+    assert 'id="chunk-numbers"' in folded.partition("</summary>")[2]  # so that it opens
+
+
+def test_pages_of_notebooks_have_the_address_that_mkdocs_gives_them(weave):
+    weave(BOOK)
+    index = current()
+    assert index.href("a/b.md", Place("labs/c.py", "x")) == "../labs/c.html#x"
+    assert index.href("", Place("code/c.py.md", "")) == "code/c.py.html"
 
 
 def test_variants_show_sign_and_colour(weave):
@@ -317,6 +369,16 @@ def test_dollars_in_code_prices_and_comments_are_no_formulas(weave):
     assert "<math" not in html
     assert "$x$" in html
     assert "$7$" in plain(html).replace("&#36;", "$")
+
+
+def test_long_formulas_in_a_line_may_be_broken_behind_relations_and_operators(weave):
+    html, _ = weave({"a.md": "$x = 1 - 2$\n"})
+    assert "<wbr>" not in html
+    tex = r"\hat{x} = 0.25 \cdot (1 - 0.125, -0.25 + 0.125) < \frac{a = b}{2}"
+    html, _ = weave({"a.md": f"${tex}$\n"})
+    parts = [plain(part) for part in html.split("<wbr>")]
+    assert parts == ["xˆ=", "0.25⋅", "(1−", "0.125,", "−0.25+", "0.125)<", "a=b2"]
+    assert html.count("<math>") == html.count("</math>") == len(parts)
 
 
 def test_formulas_in_tables_may_hold_bars(weave):
@@ -585,6 +647,14 @@ def test_an_assembled_file_is_the_file_and_leads_back(weave):
     assert 'class="hide-implementation"' in html
 
 
+def test_captions_lead_to_what_a_file_has_of_their_block(weave):
+    text = "# A\n\n```python {#a file=a.py}\n«b»\n«c»\n```\n\n```python {#b}\n```\n\n```python {#c}\n1\n```\n"
+    html, _ = weave({"a.md": noweb(text)})
+    links = re.findall(r'class="chunk-file" href="code/a.py.html(#[^"]+)?"', html)
+    assert links == ["", "", "#chunk-c"]
+    assert re.findall(r' id="([^"]+)"', shown("code/a.py.md")) == ["chunk-c"]
+
+
 def test_indexes_list_every_chunk_identifier_and_file(weave):
     weave(PROGRAM)
     chunks = shown("reference/chunks.md")
@@ -759,8 +829,10 @@ def test_site_builds_and_asks_for_nothing_from_outside(site):
 
 
 @pytest.mark.slow
-def test_serving_tangles_first_so_that_code_and_page_change_together(tmp_path, config):
-    config(SMALL)  # writes the book
+def test_serving_starts_with_faults_and_changes_code_and_page_together(tmp_path, config):
+    text = SMALL["5-transformer/L5.3-mha.md"]
+    faulty = text.replace("x = 1", noweb("«gone»"))
+    config({**SMALL, "5-transformer/L5.3-mha.md": faulty})  # writes the book
     chapter, made = tmp_path / "book/5-transformer/L5.3-mha.md", tmp_path / "mha.py"
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
@@ -786,15 +858,19 @@ def test_serving_tangles_first_so_that_code_and_page_change_together(tmp_path, c
 
     def wait_for(text):
         end = time.monotonic() + 60  # three seconds on a quiet machine
-        while text not in plain(page()):
+        while text not in unescape(plain(page())):
             assert server.poll() is None
             assert time.monotonic() < end
             time.sleep(0.1)
 
     try:
+        wait_for("chunk 'gone' is undefined")
+        assert not made.exists()
+        chapter.write_text(text, encoding="utf-8")
         wait_for("x = 1")
+        assert "gone" not in page()
         assert "x = 1\n" in made.read_text(encoding="utf-8")
-        chapter.write_text(chapter.read_text().replace("x = 1", "x = 2"), encoding="utf-8")
+        chapter.write_text(text.replace("x = 1", "x = 2"), encoding="utf-8")
         wait_for("x = 2")
         assert "x = 2\n" in made.read_text(encoding="utf-8")
     finally:

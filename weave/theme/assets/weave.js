@@ -199,7 +199,7 @@
         return element("li", {}, link);
       }),
     );
-    const count = found.length === 30 ? "The best 30 results" : found.length === 1 ? "1 result" : `${found.length} results`;
+    const count = found.length === 30 ? "The best 30 results" : found.length > 1 ? `${found.length} results` : found.length ? "1 result" : "Nothing found";
     status.textContent = !input.value.trim() ? "" : !index ? "Loading …" : count;
   };
 
