@@ -11,13 +11,13 @@ import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tinyllm.ol.faults import replaced, segment
-from tinyllm.ol.mutation import Job, Runner, function_name
+from tinyllm.ol.mutation import Job, Runner, function_name, seeded_mutants
 from tinyllm.ol.registry import HERE, Answer, Chapter, Refusal
 
 
@@ -30,9 +30,9 @@ class Candidate:
     source: str
 
 
-def candidates(source: str) -> Iterator[Candidate]:
-    """All that the three makers find, each program once."""
-    seen = {ast.dump(ast.parse(source))}
+def candidates(source: str, known: Iterable[str] = ()) -> Iterator[Candidate]:
+    """All that the three makers find, each program once, and none that is known."""
+    seen = {ast.dump(ast.parse(text)) for text in (source, *known)}
     for made in (*of_the_field(source), *from_mutmut(source), *from_cosmic_ray(source)):
         try:
             tree = ast.dump(ast.parse(made.source))
@@ -86,8 +86,10 @@ def _in_words(old: str, new: str) -> str:
     shorter = min(len(a), len(b))
     first = next((i for i in range(shorter) if a[i] != b[i]), shorter)
     last = next((i for i in range(shorter - first) if a[-1 - i] != b[-1 - i]), shorter - first)
-    before, after = ("".join(t[max(0, first - 5) : len(t) - last + 5]) for t in (a, b))
-    return f"`{_short(after)}` instead of `{_short(before)}`"
+    left = "".join(a[max(0, first - 5) : first]).rpartition("\n")[2]
+    right = "".join(a[len(a) - last :][:5]).partition("\n")[0]
+    before, after = ("".join(t[first : len(t) - last]) for t in (a, b))
+    return f"`{_short(left + after + right)}` instead of `{_short(left + before + right)}`"
 
 
 def _short(text: str, size: int = 60) -> str:
@@ -97,7 +99,8 @@ def _short(text: str, size: int = 60) -> str:
 
 def is_crude(old: str, new: str) -> bool:
     """Whether a mutant only leaves an argument out, or puts None or another word there."""
-    names = [Counter(re.findall(r"\bNone\b|,|\"\w*\"", text)) for text in (old, new)]
+    texts = [re.sub(r",\s*\)", ")", text) for text in (old, new)]
+    names = [Counter(re.findall(r"\bNone\b|,|\"\w*\"", text)) for text in texts]
     return names[0] != names[1]
 
 
@@ -297,11 +300,17 @@ def spread(source: str, made: list[Candidate], each: int = 3) -> list[Candidate]
 
 def chosen(mutants: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
     """At most `size` of the mutants: those of the field first, then evenly from what is left."""
-    first = [mutant for mutant in mutants if mutant["maker"] == "field"]
-    rest = [mutant for mutant in mutants if mutant["maker"] != "field"]
-    first = first[:: -(-len(first) // (size // 2)) or 1]
-    places = size - len(first)
-    return first + [rest[i * len(rest) // places] for i in range(min(places, len(rest)))]
+    fine = [mutant for mutant in mutants if not mutant["blunt"]]
+    first = _some([m for m in fine if m["maker"] == "field"], size // 2)
+    few = _some([m for m in mutants if m["blunt"]], size // 10)
+    rest = _some([m for m in fine if m["maker"] != "field"], size - len(first) - len(few))
+    return first + rest + few
+
+
+def _some(mutants: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
+    """At most `size` of them, evenly spread."""
+    places = min(size, len(mutants))
+    return [mutants[i * len(mutants) // places] for i in range(places)]
 
 
 def freeze(chapter: Chapter, size: int = 80) -> Answer:
@@ -312,7 +321,8 @@ def freeze(chapter: Chapter, size: int = 80) -> Answer:
     kept = json.loads(path.read_text(encoding="utf-8"))
     source = chapter.reference.read_text(encoding="utf-8")
     left_out = set(kept["left_out"])
-    made = [one for one in candidates(source) if is_promised(source, one, left_out)]
+    known = [mutant.source for mutant in seeded_mutants(chapter.id)]
+    made = [one for one in candidates(source, known) if is_promised(source, one, left_out)]
     made = spread(source, made)
     mutants = []
     with tempfile.TemporaryDirectory() as folder, Runner() as runner:
@@ -332,7 +342,11 @@ def freeze(chapter: Chapter, size: int = 80) -> Answer:
     for i, one in enumerate(made):
         verdict = verdicts[str(i)]
         if verdict.state == "caught":
-            mutants.append(record(source, one) | {"test": function_name(verdict.failed[0])})
+            test = verdict.failed[0]
+            asserted = verdict.messages[test].startswith(("AssertionError", "Failed"))
+            blunt = not (asserted or verdict.passed)
+            found = {"test": function_name(test), "blunt": blunt}
+            mutants.append(record(source, one) | found)
     picked = chosen(mutants, size)
     kept["mutants"] = [{"name": f"g{i:02}", **m} for i, m in enumerate(picked, 1)]
     path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -364,15 +378,12 @@ def _takeaway(item: str) -> dict[str, Any]:
     return {"text": re.sub(r"\s+", " ", text).strip(), "tests": tests}
 
 
+_PLAIN = {r"\sqrt": "sqrt ", r"\cdot": "*", r"\le": "<=", r"\bar ": "grad ", r"^\top": ".T", "\\,": " "}
+
+
 def _plain(formula: str) -> str:
     """A short formula in plain text."""
-    for old, new in (
-        (r"\sqrt", "sqrt "),
-        (r"\cdot", "*"),
-        (r"\bar ", ""),
-        (r"^\top", ".T"),
-        ("\\,", " "),
-    ):
+    for old, new in _PLAIN.items():
         formula = formula.replace(old, new)
     formula = re.sub(r"\\(?:mathrm|text)\{(\w+)\}", r"\1", formula)
     return re.sub(r"[\\{}]", "", formula)

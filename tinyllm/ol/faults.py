@@ -117,7 +117,7 @@ def renamed(source: str) -> str:
         and node.name.startswith("_")
         and not node.name.endswith("__")
     }
-    return ast.unparse(_Renamer(mine).visit(tree)) + "\n"
+    return ast.unparse(_Renamer(mine).visit(without_docstring(tree))) + "\n"
 
 
 class _Renamer(ast.NodeTransformer):
@@ -131,11 +131,11 @@ class _Renamer(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.name = self.other(node.name)
-        return self.without_docstring(node)
+        return self.generic_visit(without_docstring(node))
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
         node.name = self.other(node.name)
-        return self.without_docstring(node)
+        return self.generic_visit(without_docstring(node))
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         node.id = self.other(node.id)
@@ -146,9 +146,10 @@ class _Renamer(ast.NodeTransformer):
         node.attr = self.other(node.attr)
         return node
 
-    def without_docstring(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
-        self.generic_visit(node)
-        first = node.body[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):
-            node.body[:1] = [] if len(node.body) > 1 else [ast.Pass()]
-        return node
+
+def without_docstring(node: ast.AST) -> ast.AST:
+    """A module, class or function without what it says of itself."""
+    body: list[ast.stmt] = node.body  # type: ignore[attr-defined]
+    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        body[:1] = [] if len(body) > 1 else [ast.Pass()]
+    return node

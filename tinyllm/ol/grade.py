@@ -20,6 +20,7 @@ from tinyllm.ol.registry import HERE, ROOT, Answer, Chapter, Refusal
 from tinyllm.ol.workspace import Workspace, digest, files_in
 
 AGAIN = 3  # times that the right module is run among the mutants
+LEAST = 10.0  # seconds of processor time that every mutant gets
 UNDECIDED = 0.1  # the share of mutants that may end in a timeout or a crash
 
 
@@ -100,7 +101,7 @@ def grade_tests(chapter: Chapter, folder: Path, runner: Runner) -> Grade:
     first = _reference(chapter, folder, runner, result)
     if first is None:
         return result
-    limit = min(60.0, 10 + 5 * first.seconds)
+    limit = min(60.0, LEAST + 5 * first.seconds)
     _mutants(chapter, folder, runner, result, limit)
     if not result.faults:
         result.idle = _idle(chapter, folder, runner, result, first, limit)
@@ -117,14 +118,19 @@ def _reference(chapter: Chapter, folder: Path, runner: Runner, result: Grade) ->
     result.count = len(verdict.passed) + len(verdict.failed)
     for test in verdict.failed:
         says = f"fails on the right module: {_last_line(verdict.messages[test])}"
-        result.faults.append(Fault(test, says))
+        result.faults.append(Fault(_inside(folder, test), says))
     if verdict.state != "missed" and not verdict.failed:
-        if "no test was run" in verdict.detail:
+        if verdict.detail.startswith("no test was run (exit code 5"):
             verdict_says = "no test was collected: write functions test_... in files test_....py"
         else:
             verdict_says = f"on the right module: {verdict.state}: {verdict.detail}"
         result.faults.append(Fault(folder.name, verdict_says))
     return None if result.faults else verdict
+
+
+def _inside(folder: Path, test: str) -> str:
+    """A test's name as pytest would say it in the folder: test_mha.py::test_masks[causal]."""
+    return test.removeprefix(f"{folder.name}/")
 
 
 def _last_line(message: str) -> str:
@@ -152,7 +158,7 @@ def _mutants(chapter: Chapter, folder: Path, runner: Runner, result: Grade, limi
         result.faults += _on_right_module(name, verdicts[name], folder)
     for name, mutant in mutants.items():
         found = verdicts[name]
-        by = found.failed[0] if found.state == "caught" else ""
+        by = _inside(folder, found.failed[0]) if found.state == "caught" else ""
         detail = found.detail if found.state not in ("caught", "missed") else ""
         result.rows.append(
             Row(name, mutant.seeded, mutant.what, found.state, by, detail, round(found.seconds, 3))
@@ -168,7 +174,10 @@ def _on_right_module(name: str, verdict: Verdict, folder: Path) -> list[Fault]:
         )
     else:
         why = "passes and fails on one and the same module"
-    found = [Fault(t, f"{why}: {_last_line(verdict.messages[t])}") for t in verdict.failed]
+    found = [
+        Fault(_inside(folder, test), f"{why}: {_last_line(verdict.messages[test])}")
+        for test in verdict.failed
+    ]
     if verdict.state != "missed" and not found:
         found = [
             Fault(folder.name, f"{verdict.state} on a right module ({name}): {verdict.detail}")
