@@ -157,9 +157,7 @@ def test_a_cluster_gives_the_same_table_when_a_worker_dies(graded, submissions):
 
         killer = threading.Thread(target=kill_one)
         killer.start()
-        answer = classroom.grade_class(
-            submissions, limits=LIMITS, dask=cluster.scheduler_address
-        )
+        answer = classroom.grade_class(submissions, limits=LIMITS, dask=cluster.scheduler_address)
         killer.join()
 
     def table(found):

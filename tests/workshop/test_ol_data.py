@@ -158,7 +158,10 @@ def test_dev_check_finds_faults(monkeypatch):
     from tinyllm.ol.mutation import Verdict
 
     for verdict, words in (
-        (Verdict("L1 stub", "missed", passed=("a::t",)), "L1 stub: all tests pass, where tests fail"),
+        (
+            Verdict("L1 stub", "missed", passed=("a::t",)),
+            "L1 stub: all tests pass, where tests fail",
+        ),
         (Verdict("L1 reference", "caught", ("a::t",)), "L1 reference: tests fail (a::t)"),
         (Verdict("L1/s01", "missed", passed=("a::t",)), "L1/s01: all tests pass"),
         (Verdict("L1/s01", "caught", ("a::t",), ("a::u[1]",)), "u should fail and does not"),

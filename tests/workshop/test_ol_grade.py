@@ -106,7 +106,9 @@ def test_no_grade(grade, text, where, says):
     result = grade(text)
     assert result.score is None
     assert not result.passed
-    assert any(where in fault.where and says in fault.says for fault in result.faults), result.faults
+    assert any(where in fault.where and says in fault.says for fault in result.faults), (
+        result.faults
+    )
     assert "no grade:" in "\n".join(full(result))
 
 

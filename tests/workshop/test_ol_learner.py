@@ -142,7 +142,9 @@ def test_multi_head_attention_from_start_to_end(ol):
     assert strong["uncaught"] == []
     assert strong["undecided"] == 0
     assert sum(not row["seeded"] for row in strong["rows"]) >= 60
-    assert {row["name"] for row in strong["rows"] if row["seeded"]} == {f"s0{i}" for i in range(1, 9)}
+    assert {row["name"] for row in strong["rows"] if row["seeded"]} == {
+        f"s0{i}" for i in range(1, 9)
+    }
     assert all(row["by"] for row in strong["rows"] if row["state"] == "caught")
 
     begun = time.monotonic()

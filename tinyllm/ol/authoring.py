@@ -378,7 +378,14 @@ def _takeaway(item: str) -> dict[str, Any]:
     return {"text": re.sub(r"\s+", " ", text).strip(), "tests": tests}
 
 
-_PLAIN = {r"\sqrt": "sqrt ", r"\cdot": "*", r"\le": "<=", r"\bar ": "grad ", r"^\top": ".T", "\\,": " "}
+_PLAIN = {
+    r"\sqrt": "sqrt ",
+    r"\cdot": "*",
+    r"\le": "<=",
+    r"\bar ": "grad ",
+    r"^\top": ".T",
+    "\\,": " ",
+}
 
 
 def _plain(formula: str) -> str:
