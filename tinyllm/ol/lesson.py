@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -132,7 +133,8 @@ def watched(workspace: Workspace, chapter: Chapter, ref_deps: bool, as_json: boo
 
     found = sources(workspace, chapter, ref_deps)
     with _runner() as runner:
-        watch(list(found.own.values()), once)
+        out = sys.stderr if as_json else sys.stdout
+        watch(list(found.own.values()), once, out)
     return Answer(last.status, [], last.data)
 
 
@@ -173,7 +175,9 @@ STATES = {
 def report(workspace: Workspace, chapter: Chapter, found: Sources, verdict: Verdict) -> Answer:
     """The outcome in words and as data."""
     path = found.own[chapter.id]
-    lines = [str(chapter), f"tested: {path}", f"tests:  {chapter.course_tests}", *found.lines()]
+    lines = [str(chapter), f"tested: {path}", f"tests:  {chapter.course_tests}"]
+    lines += [f"with your {n}: {p}" for n, p in found.own.items() if n != chapter.id]
+    lines += found.lines()
     failures = [_failure(chapter, path, name, verdict) for name in verdict.failed]
     groups: dict[str, list[dict[str, Any]]] = {}
     for failure in failures:

@@ -11,17 +11,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 
-def watch(paths: Sequence[Path], run: Callable[[], None]) -> None:
-    """Call `run` now, and again whenever one of the files changes; until `q`."""
+def watch(paths: Sequence[Path], run: Callable[[], None], out: TextIO) -> None:
+    """Call `run` now, and again whenever one of the files changes; until `q`. `out` is told."""
     news: queue.Queue[str] = queue.Queue()
     with _noticing(paths, news) as how, _keys(news):
         while True:
             run()
             names = ", ".join(map(str, paths))
-            print(f"watching {names} ({how}); r runs again, q ends", flush=True)
+            print(f"watching {names} ({how}); r runs again, q ends", file=out, flush=True)
             while (word := news.get()) not in ("saved", "r", "q"):
                 pass
             if word == "q":
