@@ -85,7 +85,7 @@ def graded(chapter: Chapter) -> list[Graded]:
     right = chapter.reference.read_text(encoding="utf-8")
     found = []
     for mutant in seeded_mutants(chapter.id):
-        if mutant.facts.get("graded", True):
+        if mutant.facts["hint"]:
             hints = mutant.facts["hint"], mutant.facts["witness"]
             found.append(
                 Graded(mutant.name, True, mutant.facts["pitfall"], mutant.source, hints, right)
