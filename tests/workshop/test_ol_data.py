@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tinyllm.ol import authoring, faults
+from tinyllm.ol import authoring, faults, imports
 from tinyllm.ol.authoring import Candidate, is_promised, lenient, of_the_field, record
 from tinyllm.ol.registry import HERE, ROOT, chapters, find
 
@@ -143,6 +143,13 @@ def test_takeaways_are_those_of_the_book():
             assert "$" not in takeaway["text"]
             assert "`test_" not in takeaway["text"]
             assert all(f"def {test}(" in tests for test in takeaway["tests"])
+
+
+@pytest.mark.parametrize("name", chapters())
+def test_course_tests_import_only_what_contracts_promise(name):
+    """Else nobody could pass them who builds from the contract."""
+    faults = imports.check(find(name).course_tests.parent)
+    assert not [fault for fault in faults if "tinyllm" in fault.says]
 
 
 @pytest.mark.slow
