@@ -190,6 +190,21 @@ def test_a_fork_has_no_say(grade):
     assert states(result) == {"s01": "caught", "s02": "missed"}
 
 
+LOOKS = {
+    "options": "request.config.option.maxfail or request.config.option.assertmode == 'plain'",
+    "number": "os.getcwd().rpartition('-')[2] != '0'",
+    "limit": "resource.getrlimit(resource.RLIMIT_CPU)[0] < 50",
+}
+
+
+@pytest.mark.parametrize("how", LOOKS)
+def test_nothing_tells_a_mutant_from_the_right_module(grade, how):
+    """What passes at the first run and fails at all others gets no grade."""
+    result = grade(f"import resource\ndef test_a(request): assert not ({LOOKS[how]})\n")
+    assert result.score is None
+    assert any("test_a" in fault.where for fault in result.faults), result.faults
+
+
 def test_files_that_change_are_noticed(grade, tmp_path):
     more = str(tmp_path / "test_more.py")
     text = f"from pathlib import Path\ndef test_a():\n    Path({more!r}).write_text('')\n"

@@ -52,6 +52,9 @@ BAD = [
     ("getattr(len, '__code__')", "uses __code__"),
     ("import tinyllm\ntinyllm.__file__", "uses __file__"),
     ("import sys\nsys.settrace(None)", "uses settrace"),
+    ("import sys\nsys.meta_path[0].modules", "uses meta_path"),
+    ("import sys\ngetattr(sys, 'meta_path')", "uses meta_path"),
+    ("try: 1 / 0\nexcept Exception as e: e.__traceback__.tb_frame.f_back", "uses f_back"),
     ("def test_(:", "cannot be read"),
     ("\0", "cannot be read"),
 ]

@@ -7,8 +7,9 @@ import hashlib
 import json
 import platform
 import random
+import secrets
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -143,19 +144,21 @@ def _last_line(message: str) -> str:
 def _mutants(chapter: Chapter, folder: Path, runner: Runner, result: Grade, limit: float) -> None:
     """Fill in the rows; faults, if tests fail on right modules."""
     mutants = {m.name: m for m in faults.graded(chapter)}
-    jobs = [
-        _job(chapter, name, folder, mutant.source, stop=True, seconds=limit)
-        for name, mutant in mutants.items()
-    ]
     right = {f"variant {name}": source for name, source in faults.variants(chapter).items()}
     text = chapter.reference.read_text(encoding="utf-8")
     right |= {f"again {i}": text for i in range(AGAIN)}
-    jobs += [_job(chapter, n, folder, text, explain=True, seconds=60) for n, text in right.items()]
-    random.SystemRandom().shuffle(jobs)
-    verdicts = {verdict.job: verdict for verdict in runner.run(jobs)}
-    result.seconds += sum(verdict.seconds for verdict in verdicts.values())
-    for name in right:
-        result.faults += _on_right_module(name, verdicts[name], folder)
+    modules = {name: mutant.source for name, mutant in mutants.items()} | right
+    jobs = {
+        name: _job(chapter, secrets.token_hex(4), folder, source, stop=True, seconds=limit)
+        for name, source in modules.items()
+    }
+    verdicts = _in_any_order(jobs, runner)
+    wrong = {n: jobs[n] for n in right if verdicts[n].state != "missed"}
+    told = _in_any_order({n: replace(job, explain=True) for n, job in wrong.items()}, runner)
+    result.seconds += sum(verdict.seconds for verdict in (*verdicts.values(), *told.values()))
+    for name in wrong:
+        says = told[name] if told[name].failed else verdicts[name]
+        result.faults += _on_right_module(name, says, folder)
     for name, mutant in mutants.items():
         found = verdicts[name]
         by = _inside(folder, found.failed[0]) if found.state == "caught" else ""
@@ -163,6 +166,13 @@ def _mutants(chapter: Chapter, folder: Path, runner: Runner, result: Grade, limi
         result.rows.append(
             Row(name, mutant.seeded, mutant.what, found.state, by, detail, round(found.seconds, 3))
         )
+
+
+def _in_any_order(jobs: Mapping[str, Job], runner: Runner) -> dict[str, Verdict]:
+    """The verdicts by name; nobody can know which job is run when."""
+    names = {job.name: name for name, job in jobs.items()}
+    shuffled = random.SystemRandom().sample(list(jobs.values()), len(jobs))
+    return {names[verdict.job]: verdict for verdict in runner.run(shuffled)}
 
 
 def _on_right_module(name: str, verdict: Verdict, folder: Path) -> list[Fault]:
@@ -174,15 +184,12 @@ def _on_right_module(name: str, verdict: Verdict, folder: Path) -> list[Fault]:
         )
     else:
         why = "passes and fails on one and the same module"
-    found = [
+    if not verdict.failed:
+        return [Fault(folder.name, f"{verdict.state} on a right module ({name}): {verdict.detail}")]
+    return [
         Fault(_inside(folder, test), f"{why}: {_last_line(verdict.messages[test])}")
         for test in verdict.failed
     ]
-    if verdict.state != "missed" and not found:
-        found = [
-            Fault(folder.name, f"{verdict.state} on a right module ({name}): {verdict.detail}")
-        ]
-    return found
 
 
 def _idle(

@@ -73,6 +73,8 @@ _CODE = {
     "__code__", "co_code", "co_consts", "co_names", "__loader__", "__spec__", "__file__",
     "getsource", "getsourcelines", "getsourcefile", "getfile", "getmodule", "get_source",
     "currentframe", "settrace", "setprofile", "_getframe", "__globals__", "__closure__",
+    "tb_frame", "f_back", "f_locals", "f_globals", "f_code", "gi_frame", "gi_code",
+    "_current_frames", "getouterframes", "getinnerframes", "walk_stack", "walk_tb", "meta_path",
 }  # fmt: skip
 _READERS = {
     "dis",
@@ -165,8 +167,8 @@ class _Reader(ast.NodeVisitor):
             self.fault(node, f"uses {node.id}: what it would import or run cannot be read")
 
     def visit_Constant(self, node: ast.Constant) -> None:
-        if node.value in ("__code__", "__globals__", "__import__"):
-            self.look_at(node, "__code__")  # getattr(f, "__code__")
+        if isinstance(node.value, str):
+            self.look_at(node, node.value)  # getattr(f, "__code__")
 
     def look_at(self, node: ast.AST, name: str) -> None:
         if name in _CODE:
