@@ -83,7 +83,9 @@ def _run(command: str, workspace: Path, home: Path) -> list[str]:
 def _key(home: Path, blocks: Iterable[tuple[str, str]]) -> str:
     """A hash of all that the sessions depend on."""
     blocks = list(blocks)
-    folders = ["tinyllm", "tests", *(files for _, files in blocks if files)]
+    courses = sorted(path.name for path in (home / "tests").glob("[LM]*"))
+    folders = ["tinyllm", *(f"tests/{name}" for name in courses)]
+    folders += [files for _, files in blocks if files]
     total = hashlib.sha256(json.dumps(blocks).encode())
     for folder in folders:
         for path in sorted((home / folder).rglob("*")):
