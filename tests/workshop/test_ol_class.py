@@ -5,6 +5,9 @@ import csv
 import json
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -13,7 +16,7 @@ import pytest
 
 from tinyllm.ol import classroom, cli
 from tinyllm.ol.box import Limits, grade_files, has_namespaces
-from tinyllm.ol.registry import Refusal, find
+from tinyllm.ol.registry import ROOT, Refusal, find
 from tinyllm.ol.submission import fingerprint, names, read
 
 L53 = find("L5.3")
@@ -247,6 +250,21 @@ def test_table_names_absent_students(tmp_path, capsys):
     states = {row["name"]: row["state"] for row in data["submissions"]}
     assert states == {"bob": "no grade", "=carl": "absent"}
     assert "'=carl" in out.read_text()
+
+
+def test_an_interrupt_ends_all_boxes(tmp_path):
+    submit(tmp_path / "all", "hang", HEAD + "def test_a():\n    time.sleep(1000)\n")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    words = [sys.executable, "-m", "tinyllm.ol", "grade", str(tmp_path / "all")]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)}
+    with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as run:
+        while not list(scratch.iterdir()):
+            time.sleep(0.05)
+        time.sleep(1)
+        run.send_signal(signal.SIGINT)
+        assert run.wait(60) == 130
+    assert list(scratch.iterdir()) == []
 
 
 def test_workflow_is_printed(capsys):

@@ -205,6 +205,28 @@ def test_nothing_tells_a_mutant_from_the_right_module(grade, how):
     assert any("test_a" in fault.where for fault in result.faults), result.faults
 
 
+def test_a_grade_that_was_refused_is_not_kept(tmp_path, monkeypatch, grade):
+    from tinyllm.ol import grade as module
+    from tinyllm.ol.workspace import Workspace
+
+    grade(MERGE)  # on two mutants from here on
+    workspace = Workspace(tmp_path / "w")
+    tests = workspace.tests(L53)
+    tests.mkdir(parents=True)
+    (tests / "test_mine.py").write_text(HEAD + MERGE)
+    (tests / "test_link.py").symlink_to("nothing")
+    assert module.grade(workspace, L53).score is None
+    (tests / "test_link.py").unlink()
+    assert module.grade(workspace, L53).score == 0.5
+    kept = module.grade(workspace, L53)
+    assert (kept.score, kept.cached) == (0.5, True)
+    (path,) = (workspace.memory / "grades").iterdir()
+    for text in ("{", "[]", '{"rows": [], "faults": [], "more": 1}'):
+        path.write_text(text)
+        again = module.grade(workspace, L53)
+        assert (again.score, again.cached) == (0.5, False)
+
+
 def test_files_that_change_are_noticed(grade, tmp_path):
     more = str(tmp_path / "test_more.py")
     text = f"from pathlib import Path\ndef test_a():\n    Path({more!r}).write_text('')\n"

@@ -1,6 +1,8 @@
 # Tangled from book/workshop/ol-tests.md
 """What a learner's tests may import, and what they may not look at."""
 
+import os
+
 import pytest
 
 from tinyllm.ol.imports import check
@@ -72,6 +74,15 @@ def test_what_is_not(tmp_path, code, says):
     assert faults
     assert any(says in fault.says for fault in faults), faults
     assert all(fault.where.startswith("test_a.py:") for fault in faults)
+
+
+def test_what_is_no_file_is_told(tmp_path):
+    (tmp_path / "test_folder.py").mkdir()
+    (tmp_path / "test_link.py").symlink_to(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "test_pipe.py")  # reading it would never end
+    assert [str(fault) for fault in check(tmp_path)] == [
+        f"test_{what}.py: is no file" for what in ("folder", "link", "pipe")
+    ]
 
 
 def test_place_is_file_line_and_test(tmp_path):

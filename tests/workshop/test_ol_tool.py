@@ -108,6 +108,21 @@ def test_damaged_state_is_told(tmp_path, text):
         Workspace(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"built": {"L5.2": 3}, "graded": {"L5.3": 4}, "hints": {"L5.3": 3}}',
+        '{"built": {}, "graded": {"L5.3": {"tests": 1}}, "hints": {"L5.3": {"s05": "x"}}}',
+        '{"ref_deps": "yes"}',
+    ],
+)
+def test_what_makes_no_sense_in_the_state_is_forgotten(tmp_path, text):
+    (tmp_path / ".ol").mkdir()
+    (tmp_path / ".ol" / "state.json").write_text(text)
+    empty = {"ref_deps": False, "built": {}, "graded": {}, "hints": {}}
+    assert Workspace(tmp_path).state == empty
+
+
 def test_built_is_what_passed_as_it_is_now(tmp_path):
     workspace, chapter = Workspace(tmp_path), find("L5.2")
     module = workspace.module(chapter)
@@ -216,6 +231,53 @@ def test_wrong_use_is_status_2(ol, capsys):
     assert ol("mutate", "L0.1")[0] == 1
     assert "has no graded tests" in ol("mutate", "L0.1")[1]
     assert ol("mutate", "L5.3", "--hint", "s99")[0] == 2
+
+
+def test_what_is_no_file_is_told(ol):
+    module = ol.root / "python/tinyllm/xfmr/masks.py"
+    module.mkdir(parents=True)
+    for words in (["tests", "L5.2"], ["check", "L5.2"], ["diff", "L5.2", "--spoil"]):
+        status, text = ol(*words)
+        assert status == 1
+        assert "masks.py is no file: ol start L5.2 --reset moves it away" in text
+    assert ol("start", "L5.2", "--reset")[0] == 0
+    assert module.is_file()
+    module.write_bytes(b'x = "\xff"')
+    for words in (["tests", "L5.2"], ["diff", "L5.2", "--spoil"]):
+        status, text = ol(*words)
+        assert (status, "masks.py cannot be read: " in text) == (1, True)
+
+
+def test_a_full_disk_leaves_no_half_file(ol, monkeypatch):
+    def full(path, *_, **__):
+        path.touch()
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.write_text", full)
+        status, text = ol("start", "L5.2")
+        assert (status, "masks.py cannot be written: [Errno 28]" in text) == (1, True)
+        status, text = ol("mutate", "L5.3", "--hint", "s05")
+        assert (status, "this will not be remembered: [Errno 28]" in text) == (0, True)
+        assert "(2 more to come)" in text
+    assert [p.name for p in ol.root.rglob("*") if p.is_file()] == [".gitignore"]
+    assert "masks.py: written" in ol("start", "L5.2")[1]
+
+
+@pytest.mark.parametrize("text", ["[", "[a]\ntitle = 1\n", 'a = "b"\n', None])
+def test_a_damaged_package_is_told(ol, monkeypatch, tmp_path, text):
+    monkeypatch.setattr(registry, "HERE", tmp_path)
+    if text is not None:
+        (tmp_path / "chapters.toml").write_text(text)
+    registry.chapters.cache_clear()
+    try:
+        for words in (["status"], ["start", "L5.2"], ["grade", str(tmp_path)]):
+            status, said = ol(*words)
+            assert status == 1
+            assert "chapters.toml is damaged (" in said
+            assert "install tinyllm-book again" in said
+    finally:
+        registry.chapters.cache_clear()
 
 
 def test_nothing_to_test_is_said(ol):

@@ -23,6 +23,8 @@ from typing import Any
 
 from tinyllm.ol.registry import ROOT, find
 
+STOP = threading.Event()  # set to end all boxes of this process
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -121,6 +123,8 @@ def grade_files(order: dict[str, Any]) -> dict[str, Any]:
     It can be called on another machine: all that it needs is in the order, and the package.
     """
     limits = Limits(**order["limits"])
+    if STOP.is_set():
+        return {"stopped": "stopped by hand"}
     with tempfile.TemporaryDirectory(prefix="ol-box-", ignore_cleanup_errors=True) as scratch:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
         environment |= {"TMPDIR": scratch, "PYTHONPATH": str(ROOT), "HOME": scratch}
@@ -158,6 +162,8 @@ def _watch(thread: threading.Thread, pid: int, limits: Limits, scratch: Path) ->
         thread.join(0.1)
         if not thread.is_alive():
             return ""
+        if STOP.is_set():
+            return "stopped by hand"
         if time.monotonic() > end:
             return f"more than {limits.seconds:g} s"
         count, memory = _usage(pid)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tinyllm.ol import report
-from tinyllm.ol.box import Limits, grade_files, has_namespaces
+from tinyllm.ol.box import STOP, Limits, grade_files, has_namespaces
 from tinyllm.ol.grade import Grade, Row
 from tinyllm.ol.imports import Fault
 from tinyllm.ol.registry import Answer, Chapter, Refusal, chapters, find
@@ -89,10 +89,15 @@ def _here(
     orders: Mapping[str, dict[str, Any]], jobs: int | None
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """On this machine, as many at a time as it has cores."""
+    STOP.clear()
     with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         tasks = {pool.submit(grade_files, order): key for key, order in orders.items()}
-        for task in as_completed(tasks):
-            yield tasks[task], task.result()
+        try:
+            for task in as_completed(tasks):
+                yield tasks[task], task.result()
+        except BaseException:  # Ctrl-C: the pool would finish everything first
+            STOP.set()
+            raise
 
 
 def _on_cluster(

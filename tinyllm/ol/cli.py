@@ -10,7 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tinyllm.ol.registry import Answer, Chapter, Refusal, find
+import tinyllm
+from tinyllm.ol.registry import NOTES, Answer, Chapter, Refusal, find
 from tinyllm.ol.workspace import Workspace
 
 
@@ -21,8 +22,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         answer: Answer = options.run(options)
     except Refusal as error:
         answer = Answer(error.status, [f"ol: {error}"], {"refused": str(error), **error.data})
+    except OSError as error:  # a disk that is full, a folder that may not be written to
+        answer = Answer(1, [f"ol: {error}"], {"refused": str(error)})
     except KeyboardInterrupt:
         return 130
+    for note in NOTES:
+        print(f"ol: {note}", file=sys.stderr)
+    NOTES.clear()
     return show(answer, options.json, refused="refused" in answer.data)
 
 
@@ -73,6 +79,8 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=formats,
         parents=[_common()],
     )
+    version = f"tinyllm-book {tinyllm.__version__}"
+    top.add_argument("--version", action="version", version=version)
     top.set_defaults(run=_status)
     verbs = top.add_subparsers(title="commands", metavar="COMMAND")
 

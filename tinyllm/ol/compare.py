@@ -7,23 +7,21 @@ import difflib
 
 from tinyllm.ol.registry import Answer, Chapter, Refusal
 from tinyllm.ol.terminal import paint
-from tinyllm.ol.workspace import Workspace
+from tinyllm.ol.workspace import Workspace, text_of
 
 _COLOURS = {"+": "green", "-": "red", "@": "bold"}
 
 
 def diff(workspace: Workspace, chapter: Chapter, spoil: bool) -> Answer:
     """The difference, from the learner's module to the book's. Refusal before it passes."""
-    path = workspace.module(chapter)
-    if not path.exists():
-        raise Refusal(f"{workspace.shown(path)} is not there: ol start {chapter.id}")
+    path = workspace.written(chapter)
     if not (spoil or workspace.is_built(chapter)):
         raise Refusal(
             f"{chapter.id} has not passed yet, and this would show the answer: "
             f"ol tests {chapter.id}, or --spoil"
         )
     theirs = chapter.reference.read_text(encoding="utf-8").splitlines()
-    own = path.read_text(encoding="utf-8").splitlines()
+    own = text_of(path).splitlines()
     lines = list(
         difflib.unified_diff(
             own, theirs, f"yours: {path}", f"the book's: {chapter.path}", lineterm=""

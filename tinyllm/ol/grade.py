@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import platform
@@ -248,9 +249,10 @@ def grade(workspace: Workspace, chapter: Chapter, fresh: bool = False) -> Grade:
                 result = grade_tests(chapter, folder, runner)
         except RuntimeError as error:  # pytest is missing
             raise Refusal(str(error)) from error
-        if tests == digest([folder]):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(asdict(result)), encoding="utf-8")
+        if result.rows and tests == digest([folder]):
+            with contextlib.suppress(OSError):  # then it will be worked out again
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(json.dumps(asdict(result)), encoding="utf-8")
     told = {"score": result.score, "passed": result.passed, "tests": digest([folder])}
     if workspace.state["graded"].get(chapter.id) != told:
         workspace.put("graded", chapter.id, told)

@@ -56,9 +56,12 @@ def check(folder: Path) -> list[Fault]:
     faults: list[Fault] = []
     for file in sorted(folder.rglob("*.py")):
         name = file.relative_to(folder).as_posix()
+        if not file.is_file():  # a folder, a pipe, a link that leads nowhere
+            faults.append(Fault(name, "is no file"))
+            continue
         try:
-            tree = ast.parse(file.read_bytes())
-        except (SyntaxError, ValueError, RecursionError) as error:
+            tree = ast.parse(file.read_bytes(), name)
+        except (OSError, SyntaxError, ValueError, RecursionError) as error:
             faults.append(
                 Fault(f"{name}:{getattr(error, 'lineno', 1) or 1}", f"cannot be read: {error}")
             )

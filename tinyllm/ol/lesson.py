@@ -17,7 +17,7 @@ from typing import Any
 from tinyllm.ol.mutation import Job, Runner, Verdict, function_name
 from tinyllm.ol.registry import HERE, ROOT, Answer, Chapter, Refusal, chapters, closure
 from tinyllm.ol.terminal import paint
-from tinyllm.ol.workspace import Workspace, digest
+from tinyllm.ol.workspace import Workspace, digest, text_of
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,7 @@ class Sources:
 
 def sources(workspace: Workspace, chapter: Chapter, ref_deps: bool) -> Sources:
     """Which modules are the learner's. Refusal if a chapter is missing that is needed."""
-    module = workspace.module(chapter)
-    if not module.exists():
-        raise Refusal(f"{workspace.shown(module)} is not there: ol start {chapter.id}")
+    module = workspace.written(chapter)
     require_needs(workspace, chapter, ref_deps)
     needs = closure(chapter.needs)
     others = closure([*chapter.needs, *chapter.test_needs])
@@ -78,11 +76,7 @@ def job(chapter: Chapter, found: Sources, root: str) -> tuple[Job, str]:
     """The run of the course's tests, and the hash of the module that it tests."""
     module_hash, texts = digest([found.own[chapter.id]]), {}
     for name, path in found.own.items():
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeError) as error:
-            raise Refusal(f"{path} cannot be read: {error}") from error
-        texts[chapters()[name].module] = (str(path), text)
+        texts[chapters()[name].module] = (str(path), text_of(path))
     tests = (str(chapter.course_tests),)
     return Job(chapter.id, tests, texts, root, explain=True, seconds=120), module_hash
 
@@ -127,8 +121,8 @@ def watched(workspace: Workspace, chapter: Chapter, ref_deps: bool, as_json: boo
         nonlocal last
         try:
             last = run(workspace, chapter, ref_deps, runner)
-        except Refusal as error:
-            last = Answer(error.status, [f"ol: {error}"], {"refused": str(error), **error.data})
+        except (Refusal, OSError) as error:  # half a save: go on watching
+            last = Answer(getattr(error, "status", 1), [f"ol: {error}"], {"refused": str(error)})
         show(last, as_json)
 
     found = sources(workspace, chapter, ref_deps)

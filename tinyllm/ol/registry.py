@@ -13,6 +13,8 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent  # the data lie beside this file
 ROOT = HERE.parents[1]  # the folder that holds the package
+FACTS = {"title", "rung", "builds", "names", "contract", "tests", "learner_files", "needs"}
+FACTS |= {"test_needs"}  # what is asked of each chapter here
 
 
 @dataclass
@@ -22,6 +24,9 @@ class Answer:
     status: int
     lines: list[str]
     data: dict[str, Any] = field(default_factory=dict)
+
+
+NOTES: list[str] = []  # what there is to say besides, on standard error
 
 
 class Refusal(Exception):  # noqa: N818, it is no fault of the program
@@ -88,18 +93,26 @@ class Chapter:
 
 @functools.cache
 def chapters() -> dict[str, Chapter]:
-    """All chapters by id, each after those it needs."""
-    facts = tomllib.loads((HERE / "chapters.toml").read_text(encoding="utf-8"))
+    """All chapters by id, each after those it needs. Refusal if the package is damaged."""
+    path = HERE / "chapters.toml"
     listed: dict[str, Chapter] = {}
 
     def put(name: str) -> None:
+        if missing := sorted(FACTS - set(facts[name])):
+            raise LookupError(f"{name} lacks {', '.join(missing)}")
         for need in facts[name]["needs"]:
             if need in facts and need not in listed:
                 put(need)
         listed.setdefault(name, Chapter(name, facts[name]))
 
-    for name in facts:
-        put(name)
+    try:
+        facts = tomllib.loads(path.read_text(encoding="utf-8"))
+        for name in facts:
+            put(name)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise Refusal(
+            f"{path} is damaged ({error}): install tinyllm-book again, or tangle the book"
+        ) from error
     return listed
 
 
@@ -109,7 +122,7 @@ def find(name: str) -> Chapter:
     found |= {Path(chapter.path).stem: chapter for chapter in chapters().values()}
     if name.lower() in found:
         return found[name.lower()]
-    near = difflib.get_close_matches(name.lower(), found, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(name.lower(), found, n=1, cutoff=0.6)
     hint = f"did you mean {found[near[0]].id}? " if near else ""
     raise Refusal(f"there is no chapter {name!r}: {hint}There are {', '.join(chapters())}", 2)
 

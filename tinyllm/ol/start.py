@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +68,14 @@ def _files(workspace: Workspace, chapter: Chapter) -> list[tuple[str, Path, str]
 
 
 def _write(path: Path, text: str) -> None:
+    half = path.with_name(f"{path.name}.{os.getpid()}")  # a disk may be full at any byte
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="\n")
+        half.write_text(text, encoding="utf-8", newline="\n")
+        half.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            half.unlink()
         raise Refusal(f"{path} cannot be written: {error}") from error
 
 

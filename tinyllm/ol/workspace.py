@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tinyllm.ol.registry import Chapter, Refusal
+from tinyllm.ol.registry import NOTES, Chapter, Refusal
 
 MARK = ".ol"
+_KEPT: dict[str, Callable[[Any], bool]] = {  # what each table of the state holds for a chapter
+    "built": lambda kept: isinstance(kept, list),
+    "graded": lambda kept: isinstance(kept, dict) and {"score", "passed", "tests"} <= set(kept),
+    "hints": lambda kept: isinstance(kept, dict) and all(type(n) is int for n in kept.values()),
+}
 
 
 class Workspace:
@@ -25,9 +31,9 @@ class Workspace:
         path = self.memory / "state.json"
         try:
             known = json.loads(path.read_text(encoding="utf-8"))
-            self.state |= {
-                key: known[key] for key in self.state if isinstance(known.get(key), dict | bool)
-            }
+            self.state["ref_deps"] = known.get("ref_deps") is True
+            for table, is_right in _KEPT.items():
+                self.state[table] = {n: v for n, v in known.get(table, {}).items() if is_right(v)}
         except FileNotFoundError:
             pass
         except (OSError, ValueError, AttributeError) as error:
@@ -47,6 +53,17 @@ class Workspace:
         """The learner's module."""
         return self.root / chapter.files[0]
 
+    def written(self, chapter: Chapter) -> Path:
+        """The same. Refusal if there is no such file."""
+        path = self.module(chapter)
+        if path.is_file():
+            return path
+        if path.exists():
+            raise Refusal(
+                f"{self.shown(path)} is no file: ol start {chapter.id} --reset moves it away"
+            )
+        raise Refusal(f"{self.shown(path)} is not there: ol start {chapter.id}")
+
     def tests(self, chapter: Chapter) -> Path | None:
         """The folder of the learner's own tests, if the chapter grades them."""
         folders = chapter.files[1:] if chapter.rung else []
@@ -60,11 +77,17 @@ class Workspace:
 
     def save(self) -> None:
         """Write down what is remembered; makes the folder a workspace."""
-        self.memory.mkdir(parents=True, exist_ok=True)
-        (self.memory / ".gitignore").write_text("*\n", encoding="utf-8")
+        text = json.dumps(self.state, indent=1) + "\n"
         path = self.memory / f"state.json.{os.getpid()}"
-        path.write_text(json.dumps(self.state, indent=1) + "\n", encoding="utf-8")
-        path.replace(self.memory / "state.json")
+        try:
+            self.memory.mkdir(parents=True, exist_ok=True)
+            (self.memory / ".gitignore").write_text("*\n", encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
+            path.replace(self.memory / "state.json")
+        except OSError as error:  # what was worked out can be told all the same
+            NOTES.append(f"this will not be remembered: {error}")
+            with contextlib.suppress(OSError):
+                path.unlink()
 
     def put(self, table: str, name: str, value: Any) -> None:
         """Remember one thing: table "built", "graded" or "hints"; None forgets it."""
@@ -120,6 +143,14 @@ def digest(paths: Iterable[Path]) -> str:
             total.update(f"{name}\0{len(data)}\0".encode())
             total.update(data)
     return total.hexdigest()
+
+
+def text_of(path: Path) -> str:
+    """What a file of the learner's says. Refusal if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise Refusal(f"{path} cannot be read: {error}") from error
 
 
 def files_in(path: Path) -> list[Path]:
