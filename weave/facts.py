@@ -148,6 +148,8 @@ def pitfalls(index: Index, page: Page, block: Any) -> str:
     """The table of all pitfalls of the chapter."""
     rows = []
     for name, mutant in index.facts.get(page.chapter, {}).get("mutants", {}).items():
+        if mutant.get("hint") == "":  # a fault that only keeps the chapter's own tests honest
+            continue
         cells = [
             f'<a href="#patch-{escape(name)}">{escape(name)}</a>',
             text(index, page, block.line, mutant.get("pitfall", "")),

@@ -67,7 +67,7 @@ def wheel(tmp_path_factory):
     return Path(next(WheelBuilder(str(ROOT)).build(directory=str(folder), versions=["standard"])))
 
 
-def test_wheel_holds_the_package_and_nothing_else(wheel):
+def test_wheel_holds_the_package_and_the_course_tests(wheel):
     assert wheel.name == f"tinyllm_book-{tinyllm.__version__}-py3-none-any.whl"
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     there = {
@@ -75,7 +75,9 @@ def test_wheel_holds_the_package_and_nothing_else(wheel):
         for path in (ROOT / "tinyllm").rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
-    assert held == there
+    tests = [path for part in "LM" for path in (ROOT / "tests").glob(f"{part}*/*.py")]
+    courses = {f"tinyllm/ol/{path.relative_to(ROOT).as_posix()}" for path in tests}
+    assert held == there | courses
     assert "tinyllm/py.typed" in held
 
 

@@ -311,6 +311,24 @@ def test_pitfalls_name_their_tests_and_an_unknown_one_is_a_fault(weave):
     assert "merging by <code>reshape</code>" in html
 
 
+HONEST = """
+```toml {.pitfall file=chapters.toml}
+["L1".mutants.f01]
+symptom = "not for readers"
+hint = ""
+caught_by = ["test_it"]
+```
+"""
+
+
+def test_faults_without_a_hint_are_not_in_the_table_of_pitfalls(weave):
+    chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "") + HONEST
+    html, faults = weave({"a.md": chapter})
+    assert not faults
+    assert "positions mix" in html
+    assert "not for readers" not in html
+
+
 def test_map_draws_chapters_needs_and_planned_ones(weave):
     html, faults = weave(
         {

@@ -13,9 +13,6 @@ __all__ = ["AdamW", "clip_grad_norm", "cross_entropy", "warmup_cosine"]
 Array: TypeAlias = NDArray[Any]
 Parameters: TypeAlias = Iterable[Tensor | tuple[str, Tensor]]
 
-BUCKET: int
-BLOCK: int
-
 def cross_entropy(
     logits: Tensor,
     targets: ArrayLike,

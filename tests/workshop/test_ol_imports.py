@@ -1,0 +1,93 @@
+# Tangled from book/workshop/ol-tests.md
+"""What a learner's tests may import, and what they may not look at."""
+
+import os
+
+import pytest
+
+from tinyllm.ol.imports import check
+
+GOOD = """
+import math
+import os.path
+import numpy as np
+import numpy.testing
+import pytest
+import torch
+import tinyllm
+import tinyllm.xfmr.mha as mha
+from pathlib import Path
+from tinyllm import MultiHeadAttention
+from tinyllm.num import gradcheck as module
+from tinyllm.num.gradcheck import gradcheck
+from tinyllm.num.pcg32 import PCG32
+from tinyllm.xfmr.masks import causal_mask
+from tinyllm.xfmr.mha import MultiHeadAttention as Layer
+
+HERE = Path(__file__).parent
+
+
+def test_a():
+    mha.MultiHeadAttention(4, 2).split_heads
+    tinyllm.xfmr.mha.MultiHeadAttention
+    tinyllm.Tensor, module.gradcheck
+"""
+
+BAD = [
+    ("import scipy", "imports scipy"),
+    ("import hypothesis", "imports hypothesis"),
+    ("from tinyllm.xfmr.mha import _project", "imports _project from tinyllm.xfmr.mha"),
+    ("from tinyllm.xfmr.mha import *", "imports * from"),
+    ("from tinyllm.ol import mutation", "imports tinyllm.ol, which has no contract"),
+    ("import tinyllm.ol.mutation", "imports tinyllm.ol.mutation, which has no contract"),
+    ("from . import conftest", "each test file stands alone"),
+    ("import tinyllm.xfmr.mha as m\nm._project", "uses tinyllm.xfmr.mha._project"),
+    ("import tinyllm.xfmr.mha\ntinyllm.xfmr.mha._heads", "uses tinyllm.xfmr.mha._heads"),
+    ("from tinyllm.xfmr import mha\nmha.np", "uses tinyllm.xfmr.mha.np"),
+    ("import importlib", "imports importlib"),
+    ("__import__('tinyllm.ol')", "uses __import__"),
+    ("exec('import scipy')", "uses exec"),
+    ("import inspect\ninspect.getsource(len)", "uses getsource"),
+    ("from inspect import getsource", "uses getsource"),
+    ("import dis", "imports dis"),
+    ("len.__code__", "uses __code__"),
+    ("getattr(len, '__code__')", "uses __code__"),
+    ("import tinyllm\ntinyllm.__file__", "uses __file__"),
+    ("import sys\nsys.settrace(None)", "uses settrace"),
+    ("import sys\nsys.meta_path[0].modules", "uses meta_path"),
+    ("import sys\ngetattr(sys, 'meta_path')", "uses meta_path"),
+    ("try: 1 / 0\nexcept Exception as e: e.__traceback__.tb_frame.f_back", "uses f_back"),
+    ("def test_(:", "cannot be read"),
+    ("\0", "cannot be read"),
+]
+
+
+def test_what_is_allowed(tmp_path):
+    (tmp_path / "test_a.py").write_text(GOOD)
+    assert check(tmp_path) == []
+
+
+@pytest.mark.parametrize(("code", "says"), BAD)
+def test_what_is_not(tmp_path, code, says):
+    (tmp_path / "test_a.py").write_text(f"\n{code}\n")
+    faults = check(tmp_path)
+    assert faults
+    assert any(says in fault.says for fault in faults), faults
+    assert all(fault.where.startswith("test_a.py:") for fault in faults)
+
+
+def test_what_is_no_file_is_told(tmp_path):
+    (tmp_path / "test_folder.py").mkdir()
+    (tmp_path / "test_link.py").symlink_to(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "test_pipe.py")  # reading it would never end
+    assert [str(fault) for fault in check(tmp_path)] == [
+        f"test_{what}.py: is no file" for what in ("folder", "link", "pipe")
+    ]
+
+
+def test_place_is_file_line_and_test(tmp_path):
+    (tmp_path / "deep").mkdir()
+    text = "import scipy\n\n\ndef test_source():\n    import inspect\n    inspect.getsource(len)\n"
+    (tmp_path / "deep" / "test_b.py").write_text(text)
+    places = [fault.where for fault in check(tmp_path)]
+    assert places == ["deep/test_b.py:1", "deep/test_b.py:6 in test_source"]

@@ -1,0 +1,199 @@
+# Tangled from book/workshop/ol-class.md
+"""`ol grade DIR`: every submission under a folder."""
+
+from __future__ import annotations
+
+import csv
+import importlib
+import os
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tinyllm.ol import report
+from tinyllm.ol.box import STOP, Limits, grade_files, has_namespaces
+from tinyllm.ol.grade import Grade, Row
+from tinyllm.ol.imports import Fault
+from tinyllm.ol.registry import Answer, Chapter, Refusal, chapters, find
+from tinyllm.ol.submission import Result, fingerprint, names, read
+from tinyllm.ol.terminal import table
+
+
+def grade_class(
+    folder: Path,
+    chapter_name: str | None = None,
+    roster: Path | None = None,
+    limits: Limits = Limits(),  # noqa: B008, it cannot be changed
+    jobs: int | None = None,
+    dask: str | None = None,
+    csv_file: Path | None = None,
+    feedback: Path | None = None,
+) -> Answer:
+    """Grade all, write what was asked for; status 0 if every submission has a row."""
+    begun = time.monotonic()
+    chapter = _graded_chapter(chapter_name)
+    results, orders = _orders(folder, chapter, roster, limits)
+    unlike = {fingerprint(order): order for order in orders.values()}
+    found = dict(_on_cluster(unlike, dask) if dask else _here(unlike, jobs))
+    for name, order in orders.items():
+        results[name] = _result(name, found[fingerprint(order)])
+    rows = [results[name] for name in sorted(results)]
+    if csv_file is not None:
+        _write_csv(csv_file, rows)
+    if feedback is not None:
+        _write_pages(feedback, rows, chapter)
+    cells = [[str(value) for value in row.row().values()] for row in rows]
+    passed = sum(row.state == "passed" for row in rows)
+    lines = [f"{chapter}: {len(rows)} submissions", *table(cells)]
+    lines.append(f"{passed} of {len(rows)} passed, {time.monotonic() - begun:.0f} s")
+    if not dask and not has_namespaces():
+        lines.append("without namespaces: limits and watching only (see the chapter on classes)")
+    data = {"chapter": chapter.id, "submissions": [row.row() for row in rows], "passed": passed}
+    return Answer(0, lines, data)
+
+
+def _graded_chapter(name: str | None) -> Chapter:
+    if name is not None:
+        chapter = find(name)
+        if not chapter.rung:
+            raise Refusal(f"{chapter.id} has no graded tests", 2)
+        return chapter
+    graded = [chapter for chapter in chapters().values() if chapter.rung]
+    if len(graded) != 1:
+        raise Refusal(f"which chapter? --chapter {' or '.join(c.id for c in graded)}", 2)
+    return graded[0]
+
+
+def _orders(
+    folder: Path, chapter: Chapter, roster: Path | None, limits: Limits
+) -> tuple[dict[str, Result], dict[str, dict[str, Any]]]:
+    """Rows for what cannot be graded, and orders for the rest."""
+    results: dict[str, Result] = {}
+    orders: dict[str, dict[str, Any]] = {}
+    for name in names(folder, roster):
+        try:
+            if not (folder / name).is_dir():
+                raise FileNotFoundError("nothing was handed in")
+            files = read(folder / name, chapter)
+            orders[name] = {"chapter": chapter.id, "files": files, "limits": asdict(limits)}
+        except (OSError, ValueError) as error:
+            state = "absent" if isinstance(error, FileNotFoundError) else "no grade"
+            results[name] = Result(name, state, says=str(error))
+    return results, orders
+
+
+def _here(
+    orders: Mapping[str, dict[str, Any]], jobs: int | None
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """On this machine, as many at a time as it has cores."""
+    STOP.clear()
+    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+        tasks = {pool.submit(grade_files, order): key for key, order in orders.items()}
+        try:
+            for task in as_completed(tasks):
+                yield tasks[task], task.result()
+        except BaseException:  # Ctrl-C: the pool would finish everything first
+            STOP.set()
+            raise
+
+
+def _on_cluster(
+    orders: Mapping[str, dict[str, Any]], address: str
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """On the workers of a dask.distributed cluster."""
+    try:
+        distributed: Any = importlib.import_module("distributed")
+    except ImportError as error:
+        raise Refusal("dask.distributed is missing: pip install 'tinyllm-book[class]'") from error
+    try:
+        client = distributed.Client(address, timeout="10s")
+    except OSError as error:
+        raise Refusal(f"there is no cluster at {address}: {error}") from error
+    with client:
+        tasks = {
+            key: client.submit(grade_files, order, key=f"ol-{key}-{time.time_ns()}", retries=2)
+            for key, order in orders.items()
+        }
+        for key, task in tasks.items():
+            try:
+                yield key, task.result()
+            except Exception as error:  # whatever the cluster says of it
+                yield key, {"stopped": f"lost by the cluster: {type(error).__name__}: {error}"}
+
+
+def _result(name: str, found: Mapping[str, Any]) -> Result:
+    """A row from what the box has answered."""
+    if "stopped" in found:
+        return Result(
+            name, "stopped", says=found["stopped"], lines=[f"stopped: {found['stopped']}"]
+        )
+    rows = [Row(**row) for row in found["rows"]]
+    faults = [Fault(**fault) for fault in found["faults"]]
+    grade = Grade(**{**found, "rows": rows, "faults": faults, "tests": "your tests"})
+    if grade.faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        says = f"{faults[0]}{more}"
+    else:
+        says = f"pitfalls not caught: {', '.join(grade.uncaught)}" if grade.uncaught else ""
+    state = "no grade" if grade.faults else "passed" if grade.passed else "not yet"
+    return Result(
+        name,
+        state,
+        grade.score,
+        grade.number("caught"),
+        grade.number("missed"),
+        says if len(says) < 120 else f"{says[:117]}...",
+        report.full(grade),
+        grade.seconds,
+    )
+
+
+def _write_csv(path: Path, rows: list[Result]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(Result("", "").row()))
+        writer.writeheader()
+        for row in rows:
+            writer.writerow({key: _cell(value) for key, value in row.row().items()})
+
+
+def _cell(value: Any) -> Any:
+    dangerous = isinstance(value, str) and value[:1] in {"=", "+", "-", "@", "\t"}
+    return f"'{value}" if dangerous else value
+
+
+def _write_pages(folder: Path, rows: list[Result], chapter: Chapter) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for row in rows:
+        (folder / f"{row.name}.md").write_text(row.page(chapter), encoding="utf-8")
+
+
+WORKFLOW = """\
+# Grades the tests of {chapter} at each push.
+name: grade
+on: [push, workflow_dispatch]
+permissions:
+  contents: read
+jobs:
+  grade:
+    runs-on: ubuntu-latest
+    timeout-minutes: 20
+    steps:
+      - uses: actions/checkout@v4
+      - uses: actions/setup-python@v5
+        with:
+          python-version: "3.11"
+      - run: python -m pip install "tinyllm-book[test]=={version}"
+      - run: ol check {chapter} --ref-deps
+"""
+
+
+def workflow(chapter_name: str | None) -> Answer:
+    """A workflow file for a class's repositories."""
+    from tinyllm import __version__
+
+    text = WORKFLOW.format(chapter=_graded_chapter(chapter_name).id, version=__version__)
+    return Answer(0, text.splitlines(), {"workflow": text})

@@ -1,0 +1,221 @@
+# Tangled from book/workshop/ol.md
+"""The command line of `ol`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import tinyllm
+from tinyllm.ol.registry import NOTES, Answer, Chapter, Refusal, find
+from tinyllm.ol.workspace import Workspace
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Carry out a command line; the exit status."""
+    options = parser().parse_args(arguments)
+    try:
+        answer: Answer = options.run(options)
+    except Refusal as error:
+        answer = Answer(error.status, [f"ol: {error}"], {"refused": str(error), **error.data})
+    except OSError as error:  # a disk that is full, a folder that may not be written to
+        answer = Answer(1, [f"ol: {error}"], {"refused": str(error)})
+    except KeyboardInterrupt:
+        return 130
+    for note in NOTES:
+        print(f"ol: {note}", file=sys.stderr)
+    NOTES.clear()
+    return show(answer, options.json, refused="refused" in answer.data)
+
+
+def show(answer: Answer, as_json: bool, refused: bool = False) -> int:
+    """Print an answer; its exit status."""
+    stream = sys.stderr if refused and not as_json else sys.stdout
+    text = "\n".join(answer.lines)
+    if as_json:
+        text = json.dumps({"status": answer.status, **answer.data}, indent=1)
+    try:
+        print(text, file=stream, flush=True)
+    except BrokenPipeError:  # `ol | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except UnicodeEncodeError:  # a terminal of another time
+        print(text.encode("ascii", "replace").decode(), file=stream)
+    return answer.status
+
+
+EXAMPLES = """\
+examples:
+  ol                         the map, and the next step
+  ol start L5.3              a stub and a test file
+  ol start L5.3 --ref-deps   the same, and what is not built is taken from the book from now on
+  ol tests L5.3 --watch      the course's tests, again at each save
+  ol check L5.3              the course's tests, then the grade of yours
+  ol mutate L5.3 --hint s05  a little more about one fault that your tests do not see
+  ol diff L5.3               your module beside the book's
+
+exit status: 0 done, 1 not yet, 2 wrong use
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line's grammar."""
+    formats = argparse.RawDescriptionHelpFormatter
+    common = _common(default=argparse.SUPPRESS)  # what was given before the command stays
+    deps = argparse.ArgumentParser(add_help=False)
+    deps.add_argument(
+        "--ref-deps", action="store_true", help="take the book's chapters where yours are not built"
+    )
+    chapter = argparse.ArgumentParser(add_help=False)
+    chapter.add_argument("chapter", help="L5.3, for example")
+
+    top = argparse.ArgumentParser(
+        "ol",
+        description="Build the book's modules yourself, and have your own tests graded.",
+        epilog=EXAMPLES,
+        formatter_class=formats,
+        parents=[_common()],
+    )
+    version = f"tinyllm-book {tinyllm.__version__}"
+    top.add_argument("--version", action="version", version=version)
+    top.set_defaults(run=_status)
+    verbs = top.add_subparsers(title="commands", metavar="COMMAND")
+
+    def verb(
+        name: str, run: object, words: str, *parents: argparse.ArgumentParser
+    ) -> argparse.ArgumentParser:
+        made = verbs.add_parser(name, help=words, description=words, parents=[*parents, common])
+        made.set_defaults(run=run)
+        return made
+
+    verb("status", _status, "the map: what is built, begun, ready, blocked; the next step")
+    start = verb(
+        "start", _start, "write a stub and a test file; never over your work", chapter, deps
+    )
+    start.add_argument("--reset", action="store_true", help="begin again; the old files are kept")
+    tests = verb("tests", _tests, "the course's tests against your module", chapter, deps)
+    tests.add_argument("--watch", action="store_true", help="run again at each save")
+    verb("check", _check, "the course's tests, then the grade of yours", chapter, deps)
+    mutate = verb("mutate", _mutate, "the grade of your tests in full", chapter, deps)
+    mutate.add_argument("--hint", metavar="MUTANT", help="a little more about one mutant each time")
+    mutate.add_argument("--fresh", action="store_true", help="run it even if nothing has changed")
+    diff = verb("diff", _diff, "your module beside the book's, after passing", chapter)
+    diff.add_argument("--spoil", action="store_true", help="before passing, too")
+    grade = verb("grade", _grade, "for teachers: grade every submission under a folder")
+    grade.add_argument(
+        "folder", nargs="?", metavar="DIR", help="one folder in it for each submission"
+    )
+    grade.add_argument("--chapter", metavar="ID", help="L5.3, for example")
+    grade.add_argument(
+        "--roster", metavar="CSV", help="names of the submissions, in the first column"
+    )
+    grade.add_argument("--csv", metavar="FILE", help="write the table")
+    grade.add_argument("--feedback", metavar="DIR", help="write a page for each submission")
+    grade.add_argument("--jobs", type=int, metavar="N", help="at a time (default: the cores)")
+    grade.add_argument("--dask", metavar="ADDRESS", help="on the workers of this cluster")
+    grade.add_argument("--workflow", action="store_true", help="print a workflow for a class's CI")
+    for name, unit in (("seconds", "S"), ("memory", "MIB"), ("disk", "MIB"), ("processes", "N")):
+        grade.add_argument(f"--{name}", type=int, metavar=unit, help=f"limit of {name} for each")
+    dev = verb(
+        "dev", _dev, "for authors: check that stubs fail, references pass, mutants are caught"
+    )
+    dev.add_argument("what", choices=["check", "freeze", "takeaways"])
+    dev.add_argument("of", nargs="*", metavar="CHAPTER", help="or the book's folder, for takeaways")
+    return top
+
+
+def _common(**default: str) -> argparse.ArgumentParser:
+    """The options of every command."""
+    made = argparse.ArgumentParser(add_help=False)
+    said = "print one object for machines"
+    made.add_argument("--json", action="store_true", help=said, **default)  # type: ignore[arg-type]
+    where = "the workspace (default: the one that this folder is in, or this folder)"
+    made.add_argument("--workspace", metavar="DIR", help=where, **default)  # type: ignore[arg-type]
+    return made
+
+
+def _workspace(options: argparse.Namespace) -> tuple[Workspace, Chapter]:
+    chapter = find(options.chapter)
+    return Workspace.around(options.workspace), chapter
+
+
+def _status(options: argparse.Namespace) -> Answer:
+    from tinyllm.ol.status import status
+
+    return status(Workspace.around(options.workspace))
+
+
+def _start(options: argparse.Namespace) -> Answer:
+    from tinyllm.ol.start import start
+
+    return start(*_workspace(options), options.ref_deps, options.reset)
+
+
+def _tests(options: argparse.Namespace) -> Answer:
+    from tinyllm.ol import lesson
+
+    workspace, chapter = _workspace(options)
+    if options.watch:
+        return lesson.watched(workspace, chapter, options.ref_deps, options.json)
+    return lesson.run(workspace, chapter, options.ref_deps)
+
+
+def _check(options: argparse.Namespace) -> Answer:
+    from tinyllm.ol.check import check
+
+    return check(*_workspace(options), options.ref_deps)
+
+
+def _mutate(options: argparse.Namespace) -> Answer:
+    from tinyllm.ol import grade, hints
+
+    workspace, chapter = _workspace(options)
+    if options.hint is not None:
+        return hints.hint(workspace, chapter, options.hint)
+    return grade.mutate(workspace, chapter, options.ref_deps, options.fresh)
+
+
+def _diff(options: argparse.Namespace) -> Answer:
+    from tinyllm.ol.compare import diff
+
+    return diff(*_workspace(options), options.spoil)
+
+
+def _grade(options: argparse.Namespace) -> Answer:
+    from tinyllm.ol import classroom
+    from tinyllm.ol.box import Limits
+
+    if options.workflow:
+        return classroom.workflow(options.chapter)
+    if options.folder is None:
+        raise Refusal("which folder? ol grade DIR", 2)
+    given = {n: getattr(options, n) for n in ("seconds", "memory", "disk", "processes")}
+    limits = Limits(**{n: value for n, value in given.items() if value is not None})
+    paths = {n: Path(v) if (v := getattr(options, n)) else None for n in ("roster", "feedback")}
+    return classroom.grade_class(
+        Path(options.folder),
+        options.chapter,
+        paths["roster"],
+        limits,
+        options.jobs,
+        options.dask,
+        Path(options.csv) if options.csv else None,
+        paths["feedback"],
+    )
+
+
+def _dev(options: argparse.Namespace) -> Answer:
+    if options.what == "check":
+        from tinyllm.ol.dev import check
+
+        return check([find(name) for name in options.of])
+    from tinyllm.ol import authoring
+
+    if options.what == "takeaways":
+        return authoring.write_takeaways(Path(options.of[0] if options.of else "book"))
+    if len(options.of) != 1:
+        raise Refusal("which chapter? ol dev freeze L5.3", 2)
+    return authoring.freeze(find(options.of[0]))

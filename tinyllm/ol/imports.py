@@ -1,0 +1,185 @@
+# Tangled from book/workshop/ol-grade.md
+"""What a learner's tests import, and whether they may: read from the syntax tree."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import tinyllm
+from tinyllm.ol.registry import chapters
+
+LIBRARIES = {"numpy", "pytest", "torch"}
+
+
+@functools.cache
+def promised() -> dict[str, set[str]]:
+    """Module -> the names that its contract promises."""
+    found = {"tinyllm": set(tinyllm.__all__)}
+    for chapter in chapters().values():
+        tree = ast.parse(chapter.contract.read_text(encoding="utf-8"))
+        names: set[str] = set()
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                names.add(node.name)
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                names.add(node.target.id)
+            elif isinstance(node, ast.Assign):
+                if ast.unparse(node.targets[0]) == "__all__":
+                    names = set(ast.literal_eval(node.value))
+                    break
+                names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        found[chapter.module] = {name for name in names if not name.startswith("_")}
+    return found
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why there is no grade: a test or a place, and what is wrong there."""
+
+    where: str  # test_mha.py:3, or the name of a test
+    says: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.says}"
+
+    def data(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def check(folder: Path) -> list[Fault]:
+    """What is wrong with the imports of the Python files in a folder."""
+    faults: list[Fault] = []
+    for file in sorted(folder.rglob("*.py")):
+        name = file.relative_to(folder).as_posix()
+        if not file.is_file():  # a folder, a pipe, a link that leads nowhere
+            faults.append(Fault(name, "is no file"))
+            continue
+        try:
+            tree = ast.parse(file.read_bytes(), name)
+        except (OSError, SyntaxError, ValueError, RecursionError) as error:
+            faults.append(
+                Fault(f"{name}:{getattr(error, 'lineno', 1) or 1}", f"cannot be read: {error}")
+            )
+            continue
+        reader = _Reader(name)
+        reader.visit(tree)
+        faults += reader.faults
+    return faults
+
+
+_CODE = {
+    "__code__", "co_code", "co_consts", "co_names", "__loader__", "__spec__", "__file__",
+    "getsource", "getsourcelines", "getsourcefile", "getfile", "getmodule", "get_source",
+    "currentframe", "settrace", "setprofile", "_getframe", "__globals__", "__closure__",
+    "tb_frame", "f_back", "f_locals", "f_globals", "f_code", "gi_frame", "gi_code",
+    "_current_frames", "getouterframes", "getinnerframes", "walk_stack", "walk_tb", "meta_path",
+}  # fmt: skip
+_READERS = {
+    "dis",
+    "linecache",
+    "tokenize",
+    "importlib",
+    "pkgutil",
+    "runpy",
+    "gc",
+    "ctypes",
+    "marshal",
+}
+
+
+class _Reader(ast.NodeVisitor):
+    """Collects the faults of one file."""
+
+    def __init__(self, file: str):
+        self.file = file
+        self.faults: list[Fault] = []
+        self.modules: dict[str, str] = {}  # name in the file -> module of tinyllm
+        self.tests: list[str] = []  # the function that is being read
+
+    def fault(self, node: ast.AST, says: str) -> None:
+        place = f"{self.file}:{getattr(node, 'lineno', 1)}"
+        inside = next((f" in {name}" for name in self.tests if name.startswith("test")), "")
+        self.faults.append(Fault(place + inside, says))
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self.tests.append(node.name)
+        self.generic_visit(node)
+        self.tests.pop()
+
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            if self.allowed(node, alias.name) and alias.name.partition(".")[0] == "tinyllm":
+                bound = alias.asname or "tinyllm"
+                self.modules[bound] = alias.name if alias.asname else "tinyllm"
+
+    def allowed(self, node: ast.AST, module: str) -> bool:
+        """Whether a module may be imported; else a fault is noted."""
+        top = module.partition(".")[0]
+        if top == "tinyllm":
+            known = [name for name in promised() if f"{name}.".startswith(f"{module}.")]
+            if not known:
+                self.fault(node, f"imports {module}, which has no contract")
+            return bool(known)
+        if top in _READERS:
+            self.fault(node, f"imports {top}: tests call the module, they do not look at its code")
+            return False
+        if top not in LIBRARIES and top not in sys.stdlib_module_names:
+            names = ", ".join(sorted(LIBRARIES))
+            self.fault(node, f"imports {top}: only contracts, {names} and the standard library")
+            return False
+        return True
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        module = node.module or ""
+        if node.level:
+            self.fault(node, "imports from another of your files: each test file stands alone")
+        elif not self.allowed(node, module):
+            pass
+        elif module.partition(".")[0] == "tinyllm":
+            for alias in node.names:
+                whole = f"{module}.{alias.name}"
+                if any(f"{name}.".startswith(f"{whole}.") for name in promised()):
+                    self.modules[alias.asname or alias.name] = whole
+                elif alias.name not in promised().get(module, set()):
+                    self.fault(
+                        node, f"imports {alias.name} from {module}, whose contract has no such name"
+                    )
+        else:
+            for alias in node.names:
+                self.look_at(node, alias.name)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.look_at(node, node.attr)
+        path = ast.unparse(node) if _is_path(node) else ""
+        head, _, rest = path.partition(".")
+        if head in self.modules:
+            whole = f"{self.modules[head]}.{rest}"
+            module, _, name = whole.rpartition(".")
+            deeper = any(f"{known}.".startswith(f"{whole}.") for known in promised())
+            if module in promised() and not deeper and name not in promised()[module]:
+                self.fault(node, f"uses {whole}, and no contract has it")
+        self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if node.id in {"__import__", "exec", "eval", "compile"}:
+            self.fault(node, f"uses {node.id}: what it would import or run cannot be read")
+
+    def visit_Constant(self, node: ast.Constant) -> None:
+        if isinstance(node.value, str):
+            self.look_at(node, node.value)  # getattr(f, "__code__")
+
+    def look_at(self, node: ast.AST, name: str) -> None:
+        if name in _CODE:
+            self.fault(node, f"uses {name}: tests call the module, they do not look at its code")
+
+
+def _is_path(node: ast.expr) -> bool:
+    """Whether an expression is names and dots only."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name)

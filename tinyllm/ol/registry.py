@@ -1,0 +1,135 @@
+# Tangled from book/workshop/ol.md
+"""The chapters, as the package knows them: header facts, needs, contracts and tests."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent  # the data lie beside this file
+ROOT = HERE.parents[1]  # the folder that holds the package
+FACTS = {"title", "rung", "builds", "names", "contract", "tests", "learner_files", "needs"}
+FACTS |= {"test_needs"}  # what is asked of each chapter here
+
+
+@dataclass
+class Answer:
+    """What a command has to say: exit status, lines for people, an object for machines."""
+
+    status: int
+    lines: list[str]
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+NOTES: list[str] = []  # what there is to say besides, on standard error
+
+
+class Refusal(Exception):  # noqa: N818, it is no fault of the program
+    """Why a command did nothing, and the way out. Status 1: not yet. Status 2: wrong use."""
+
+    def __init__(self, message: str, status: int = 1, **data: Any):
+        super().__init__(message)
+        self.status, self.data = status, data
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """One chapter's facts."""
+
+    id: str  # L5.3
+    facts: Mapping[str, Any] = field(repr=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.facts['title']}"
+
+    @property
+    def rung(self) -> str:
+        """What the chapter asks of the learner's own tests: R1 to R5, or "" for nothing."""
+        return str(self.facts["rung"])
+
+    @property
+    def path(self) -> str:
+        """The module, from the package's root: tinyllm/xfmr/mha.py."""
+        return str(self.facts["builds"])
+
+    @property
+    def module(self) -> str:
+        """The name that it is imported by: tinyllm.xfmr.mha."""
+        return self.path.removesuffix(".py").replace("/", ".")
+
+    @property
+    def reference(self) -> Path:
+        """The book's own module."""
+        return ROOT / self.path
+
+    @property
+    def contract(self) -> Path:
+        return ROOT / str(self.facts["contract"])
+
+    @property
+    def course_tests(self) -> Path:
+        """In the checkout, or in the installed package."""
+        path = str(self.facts["tests"])
+        return ROOT / path if (ROOT / path).exists() else HERE / path
+
+    @property
+    def files(self) -> list[str]:
+        """The learner's files, from the workspace: the module, and the folder of tests if graded."""
+        return list(self.facts["learner_files"])
+
+    @property
+    def needs(self) -> list[str]:
+        return list(self.facts["needs"])
+
+    @property
+    def test_needs(self) -> list[str]:
+        return list(self.facts["test_needs"])
+
+
+@functools.cache
+def chapters() -> dict[str, Chapter]:
+    """All chapters by id, each after those it needs. Refusal if the package is damaged."""
+    path = HERE / "chapters.toml"
+    listed: dict[str, Chapter] = {}
+
+    def put(name: str) -> None:
+        if missing := sorted(FACTS - set(facts[name])):
+            raise LookupError(f"{name} lacks {', '.join(missing)}")
+        for need in facts[name]["needs"]:
+            if need in facts and need not in listed:
+                put(need)
+        listed.setdefault(name, Chapter(name, facts[name]))
+
+    try:
+        facts = tomllib.loads(path.read_text(encoding="utf-8"))
+        for name in facts:
+            put(name)
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise Refusal(
+            f"{path} is damaged ({error}): install tinyllm-book again, or tangle the book"
+        ) from error
+    return listed
+
+
+def find(name: str) -> Chapter:
+    """The chapter that is called so, by id in any case or by its module. Refusal if there is none."""
+    found = {known.lower(): chapter for known, chapter in chapters().items()}
+    found |= {Path(chapter.path).stem: chapter for chapter in chapters().values()}
+    if name.lower() in found:
+        return found[name.lower()]
+    near = difflib.get_close_matches(name.lower(), found, n=1, cutoff=0.6)
+    hint = f"did you mean {found[near[0]].id}? " if near else ""
+    raise Refusal(f"there is no chapter {name!r}: {hint}There are {', '.join(chapters())}", 2)
+
+
+def closure(names: Iterable[str]) -> list[str]:
+    """These chapters and all that they need, directly or not, in the order of the map."""
+    wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        wanted += [need for need in chapters()[name].needs if need not in wanted]
+    return [name for name in chapters() if name in wanted]

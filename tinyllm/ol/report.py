@@ -1,0 +1,84 @@
+# Tangled from book/workshop/ol-grade.md
+"""A grade in words."""
+
+from __future__ import annotations
+
+import math
+
+from tinyllm.ol.grade import UNDECIDED, Grade, Row
+from tinyllm.ol.terminal import paint, table
+
+_COLOURS = {"caught": "green", "missed": "red"}
+_ORDER = {"caught": 0, "unbuildable": 1, "crashed": 2, "timeout": 3, "missed": 4}
+
+
+def full(grade: Grade) -> list[str]:
+    """The table of mutants, and what the grade is."""
+    if grade.faults:
+        return short(grade)
+    rows = sorted(grade.rows, key=lambda row: _ORDER[row.state])
+    lines = table(
+        [
+            row.name,
+            paint(row.state, _COLOURS.get(row.state, "yellow")),
+            row.by.rpartition("::")[2] or row.detail,
+            f"{row.seconds:.2f} s",
+            row.what,
+        ]
+        for row in rows
+    )
+    return [*lines, "", *short(grade)]
+
+
+def short(grade: Grade) -> list[str]:
+    """What the grade is, and what is missing."""
+    head = f"your tests of {grade.chapter}: {grade.tests}"
+    if grade.faults:
+        listed = [f"  {fault}" for fault in grade.faults]
+        return [head, paint("no grade:", "red"), *listed]
+    caught, missed = grade.number("caught"), grade.number("missed")
+    score = "none" if grade.score is None else f"{grade.score:.2f}"
+    lines = [
+        head,
+        f"{grade.count} tests, {caught} of {caught + missed} mutants caught, score {score}",
+    ]
+    if grade.cached:
+        lines[-1] += " (nothing has changed since it was worked out)"
+    lines += _undecided(grade)
+    if grade.idle:
+        lines.append(f"passes on everything, so proves nothing: {', '.join(grade.idle)}")
+    return lines + wants(grade)
+
+
+def _undecided(grade: Grade) -> list[str]:
+    states = {s: grade.number(s) for s in ("timeout", "crashed", "unbuildable") if grade.number(s)}
+    if not states:
+        return []
+    said = ", ".join(f"{count} {state}" for state, count in states.items())
+    return [f"not counted: {said}"]
+
+
+def wants(grade: Grade) -> list[str]:
+    """What the rung asks for, and whether it is there."""
+    pitfalls = f"{grade.required[0]} to {grade.required[-1]}" if grade.required else "none"
+    asks = f"{grade.rung} wants a score of {grade.wanted:.2f} and the pitfalls {pitfalls} caught"
+    if grade.passed:
+        return [paint(f"passed: {asks}", "green")]
+    lines = [paint(f"not yet: {asks}", "red")]
+    decided = grade.number("caught", "missed")
+    more = math.ceil(grade.wanted * decided - 1e-9) - grade.number("caught")
+    if more > 0:
+        lines.append(f"  {more} more must be caught")
+    if grade.uncaught:
+        lines.append(f"  pitfalls not caught: {', '.join(grade.uncaught)}")
+    if grade.undecided > UNDECIDED * len(grade.rows):
+        lines.append("  too many mutants end in a timeout or a crash: let tests fail instead")
+    first = _first_missed(grade)
+    if first:
+        lines.append(f"  next: ol mutate {grade.chapter} --hint {first.name}")
+    return lines
+
+
+def _first_missed(grade: Grade) -> Row | None:
+    missed = [row for row in grade.rows if row.state == "missed"]
+    return next((r for r in missed if r.name in grade.required), missed[0] if missed else None)

@@ -1,0 +1,100 @@
+# Tangled from book/workshop/ol.md
+"""`ol start`: a stub to fill in, and a place for the tests."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Any
+
+from tinyllm.ol.registry import Answer, Chapter, Refusal, chapters, closure
+from tinyllm.ol.stubs import rungs_up_to, stub, test_stub
+from tinyllm.ol.workspace import Workspace
+
+
+def start(workspace: Workspace, chapter: Chapter, ref_deps: bool, reset: bool) -> Answer:
+    """Write the stub and the test file where there is none."""
+    if ref_deps:
+        workspace.set_ref_deps()
+    lines, files = [str(chapter)], []
+    for kind, path, text in _files(workspace, chapter):
+        entry: dict[str, Any] = {"kind": kind, "path": str(path), "state": "written"}
+        shown = workspace.shown(path)
+        if path.exists() and reset:
+            kept = workspace.back_up(path)
+            entry |= {"state": "reset", "backup": str(kept)}
+            lines.append(f"{shown}: begun again, the old one is {workspace.shown(kept)}")
+        elif path.exists():
+            entry["state"] = "kept"
+            lines.append(f"{shown} is there already and was not touched (--reset begins again)")
+        if not path.exists():
+            _write(path, text)
+            if entry["state"] == "written":
+                lines.append(f"{shown}: written")
+        files.append(entry)
+    if reset:
+        workspace.put("built", chapter.id, None)
+    workspace.save()
+    missing, borrowed, words = _what_is_missing(workspace, chapter)
+    lines += words
+    lines.append(f"course tests: {chapter.course_tests}")
+    if chapter.rung:
+        lines.append(f"your tests are graded, rung {chapter.rung}:")
+        lines += [f"  {line}" for line in rungs_up_to(chapter.rung)]
+    else:
+        lines.append("this chapter has no graded tests: the course's tests are all")
+    lines.append(
+        f"next: fill in {workspace.shown(workspace.module(chapter))}, then ol tests {chapter.id}"
+    )
+    data = {
+        "chapter": chapter.id,
+        "rung": chapter.rung,
+        "files": files,
+        "course_tests": str(chapter.course_tests),
+        "not_built": missing,
+        "from_the_book": borrowed,
+    }
+    return Answer(0, lines, data)
+
+
+def _files(workspace: Workspace, chapter: Chapter) -> list[tuple[str, Path, str]]:
+    files = [("module", workspace.module(chapter), stub(chapter))]
+    folder = workspace.tests(chapter)
+    if folder is not None:
+        name = f"test_{Path(chapter.path).stem}.py"
+        files.append(("tests", folder / name, test_stub(chapter)))
+    return files
+
+
+def _write(path: Path, text: str) -> None:
+    half = path.with_name(f"{path.name}.{os.getpid()}")  # a disk may be full at any byte
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half.write_text(text, encoding="utf-8", newline="\n")
+        half.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            half.unlink()
+        raise Refusal(f"{path} cannot be written: {error}") from error
+
+
+def _what_is_missing(
+    workspace: Workspace, chapter: Chapter
+) -> tuple[list[str], list[str], list[str]]:
+    """Needs that are not built, what comes from the book instead, and both in words."""
+    missing = [n for n in closure(chapter.needs) if not workspace.is_built(chapters()[n])]
+    tools = [n for n in closure(chapter.test_needs) if n not in closure(chapter.needs)]
+    borrowed = [n for n in tools if not workspace.is_built(chapters()[n])]
+    lines = []
+    if missing and workspace.state["ref_deps"]:
+        lines.append(f"taken from the book, because they are not built: {', '.join(missing)}")
+        borrowed = missing + borrowed
+    elif missing:
+        lines.append(
+            f"not built yet: {', '.join(missing)}. Build them, or pass --ref-deps to take the book's"
+        )
+    if tools and borrowed and set(tools) & set(borrowed):
+        used = ", ".join(n for n in tools if n in borrowed)
+        lines.append(f"its tests also use {used}: not built, so the book's will be taken")
+    return missing, borrowed, lines

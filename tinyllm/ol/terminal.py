@@ -1,0 +1,42 @@
+# Tangled from book/workshop/ol.md
+"""Words on a terminal: colours, tables, a bar."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Sequence
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+_PAINTED = re.compile("\033\\[[0-9]*m")
+
+
+def paint(text: str, colour: str) -> str:
+    """The text in a colour, where standard output is a terminal."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" or not sys.stdout.isatty():
+        return text
+    return f"\033[{_CODES[colour]}m{text}\033[0m"
+
+
+def width(text: str) -> int:
+    """How many columns a text takes."""
+    return len(_PAINTED.sub("", text))
+
+
+def table(rows: Iterable[Sequence[str]]) -> list[str]:
+    """The rows with their cells one below the other."""
+    kept = [list(row) for row in rows]
+    if not kept:
+        return []
+    widths = [max(map(width, column)) for column in zip(*kept, strict=True)]
+    return [
+        "  ".join(c + " " * (w - width(c)) for c, w in zip(row, widths, strict=True)).rstrip()
+        for row in kept
+    ]
+
+
+def bar(part: float, size: int = 24) -> str:
+    """A progress bar."""
+    full = round(part * size)
+    return f"[{'#' * full}{'.' * (size - full)}]"

@@ -1,0 +1,138 @@
+# Tangled from book/workshop/ol-variants.md
+"""Multi-head attention, one head after the other."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tinyllm.nn import Linear, Module
+from tinyllm.num.pcg32 import PCG32
+from tinyllm.tensor import Tensor, concatenate, stack
+from tinyllm.xfmr.attention import attend, bool_mask
+
+__all__ = ["MultiHeadAttention"]
+
+
+class MultiHeadAttention(Module):
+    """Each head on its own slice of the features."""
+
+    def __init__(
+        self,
+        d_model: int,
+        n_heads: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        rng: PCG32 | None = None,
+    ) -> None:
+        sizes = [d_model, n_heads]
+        if any(isinstance(n, bool) or not isinstance(n, int | np.integer) or n <= 0 for n in sizes):
+            raise ValueError(
+                f"d_model and n_heads are positive ints, not {d_model!r} and {n_heads!r}"
+            )
+        if d_model % n_heads != 0:
+            raise ValueError(f"{n_heads} heads cannot share {d_model} features evenly")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout is a rate below 1, not {dropout}")
+        rng = rng if rng is not None else PCG32(0)
+        self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
+        self.d_head = d_model // n_heads
+        self.scale = 1 / math.sqrt(self.d_head)
+        made = [Linear(d_model, d_model, bias=bias, rng=rng) for _ in range(4)]
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = made
+        self.dropout_rng = rng.substream("dropout")
+
+    def attend(
+        self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None
+    ) -> tuple[Tensor, Tensor]:
+        whole = (x_q.shape[0], self.n_heads, x_q.shape[1], x_kv.shape[1])
+        allowed = self.checked(x_q, x_kv, mask)
+        if allowed is not None:
+            allowed = np.broadcast_to(allowed, whole)
+        v, k, q = self.v_proj(x_kv), self.k_proj(x_kv), self.q_proj(x_q)
+        weights = []
+        for h in range(self.n_heads):
+            own = slice(h * self.d_head, (h + 1) * self.d_head)
+            mine = None if allowed is None else allowed[:, h]
+            weights.append(attend(q[..., own], k[..., own], v[..., own], mine)[1])
+        together = stack(weights, 1)  # [B, H, Tq, Tk]
+        kept = self.dropped(together)
+        read = [
+            kept[:, h] @ v[..., h * self.d_head : (h + 1) * self.d_head]  # [B, Tq, dh]
+            for h in range(self.n_heads)
+        ]
+        return self.out_proj(concatenate(read, -1)), together
+
+    def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
+        return self.attend(x_q, x_kv, mask)[0]
+
+    def dropped(self, weights: Tensor) -> Tensor:
+        """The weights after dropout: some 0, the others larger."""
+        if not self.training or self.dropout == 0:
+            return weights
+        drawn = self.dropout_rng.uniform(0.0, 1.0, weights.shape)
+        kept = (drawn >= self.dropout).astype(weights.dtype) / weights.dtype.type(1 - self.dropout)
+        thinned: Tensor = weights * kept
+        return thinned
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        if len(x.shape) != 3 or x.shape[2] % self.d_model != 0:
+            raise ValueError(f"split_heads wants [B, T, {self.d_model}], got {list(x.shape)}")
+        parts = x.reshape(x.shape[0], x.shape[1], x.shape[2] // self.d_head, self.d_head)
+        return parts.swapaxes(1, 2)
+
+    def merge_heads(self, x: Tensor) -> Tensor:
+        if len(x.shape) != 4 or (x.shape[1], x.shape[3]) != (self.n_heads, self.d_head):
+            raise ValueError(
+                f"merge_heads wants [B, {self.n_heads}, T, {self.d_head}], got {list(x.shape)}"
+            )
+        return x.swapaxes(1, 2).reshape(x.shape[0], x.shape[2], self.d_model)
+
+    def head_mask(
+        self, mask: ArrayLike | None, B: int, Tq: int, Tk: int
+    ) -> NDArray[np.bool_] | None:
+        if mask is None:
+            return None
+        given = bool_mask(mask)
+        if given.ndim == 2 and given.shape == (Tq, Tk):
+            return given.reshape(1, 1, Tq, Tk)
+        if given.ndim == 3 and given.shape[0] in (1, B) and given.shape[1:] == (Tq, Tk):
+            return np.expand_dims(given, 1)
+        wanted = (B, self.n_heads, Tq, Tk)
+        if given.ndim == 4 and all(
+            n == m or n == 1 for n, m in zip(given.shape, wanted, strict=True)
+        ):
+            return given
+        raise ValueError(f"a mask {list(given.shape)} does not fit {list(wanted)}")
+
+    def checked(
+        self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None
+    ) -> NDArray[np.bool_] | None:
+        d = self.d_model
+        shapes = [x.shape for x in (x_q, x_kv)]
+        if any(len(s) != 3 or s[2] != d for s in shapes) or shapes[0][0] != shapes[1][0]:
+            raise ValueError(f"x_q and x_kv are [B, T, {d}], not {list(map(list, shapes))}")
+        return self.head_mask(mask, shapes[0][0], shapes[0][1], shapes[1][1])
+
+    def load_packed_in_proj(self, weight: ArrayLike, bias: ArrayLike | None = None) -> None:
+        d = self.d_model
+        layers = (self.q_proj, self.k_proj, self.v_proj)
+        rows = np.asarray(weight)
+        if rows.shape != (3 * d, d):
+            raise ValueError(f"in_proj_weight is [{3 * d}, {d}], not {list(rows.shape)}")
+        if bias is not None:
+            shifts = np.asarray(bias)
+            if self.q_proj.bias is None:
+                raise ValueError("a bias for a module without biases")
+            if shifts.shape != (3 * d,):
+                raise ValueError(f"in_proj_bias is [{3 * d}], not {list(shifts.shape)}")
+        for i, layer in enumerate(layers):
+            own = slice(i * d, (i + 1) * d)
+            layer.weight.data = np.array(rows[own], dtype=layer.weight.dtype)
+            if bias is not None and layer.bias is not None:
+                layer.bias.data = np.array(shifts[own], dtype=layer.bias.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.d_model}, {self.n_heads} heads"

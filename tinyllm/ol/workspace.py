@@ -1,0 +1,162 @@
+# Tangled from book/workshop/ol.md
+"""The learner's folder: where files stand, what was passed, what was kept."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from tinyllm.ol.registry import NOTES, Chapter, Refusal
+
+MARK = ".ol"
+_KEPT: dict[str, Callable[[Any], bool]] = {  # what each table of the state holds for a chapter
+    "built": lambda kept: isinstance(kept, list),
+    "graded": lambda kept: isinstance(kept, dict) and {"score", "passed", "tests"} <= set(kept),
+    "hints": lambda kept: isinstance(kept, dict) and all(type(n) is int for n in kept.values()),
+}
+
+
+class Workspace:
+    """A learner's folder."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.memory = root / MARK
+        self.state: dict[str, Any] = {"ref_deps": False, "built": {}, "graded": {}, "hints": {}}
+        path = self.memory / "state.json"
+        try:
+            known = json.loads(path.read_text(encoding="utf-8"))
+            self.state["ref_deps"] = known.get("ref_deps") is True
+            for table, is_right in _KEPT.items():
+                self.state[table] = {n: v for n, v in known.get(table, {}).items() if is_right(v)}
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, AttributeError) as error:
+            raise Refusal(
+                f"{path} cannot be read ({error}). Remove it: chapters then count as begun"
+            ) from error
+
+    @classmethod
+    def around(cls, folder: str | os.PathLike[str] | None = None) -> Workspace:
+        """The workspace that was named, or that the current folder is in, or the current folder."""
+        if folder is not None:
+            return cls(Path(folder).absolute())
+        here = Path.cwd()
+        return cls(next((p for p in (here, *here.parents) if (p / MARK).is_dir()), here))
+
+    def module(self, chapter: Chapter) -> Path:
+        """The learner's module."""
+        return self.root / chapter.files[0]
+
+    def written(self, chapter: Chapter) -> Path:
+        """The same. Refusal if there is no such file."""
+        path = self.module(chapter)
+        if path.is_file():
+            return path
+        if path.exists():
+            raise Refusal(
+                f"{self.shown(path)} is no file: ol start {chapter.id} --reset moves it away"
+            )
+        raise Refusal(f"{self.shown(path)} is not there: ol start {chapter.id}")
+
+    def tests(self, chapter: Chapter) -> Path | None:
+        """The folder of the learner's own tests, if the chapter grades them."""
+        folders = chapter.files[1:] if chapter.rung else []
+        return self.root / folders[0] if folders else None
+
+    def shown(self, path: Path) -> str:
+        """A path as a person wants it: from the workspace, if it lies there."""
+        return (
+            path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
+        )
+
+    def save(self) -> None:
+        """Write down what is remembered; makes the folder a workspace."""
+        text = json.dumps(self.state, indent=1) + "\n"
+        path = self.memory / f"state.json.{os.getpid()}"
+        try:
+            self.memory.mkdir(parents=True, exist_ok=True)
+            (self.memory / ".gitignore").write_text("*\n", encoding="utf-8")
+            path.write_text(text, encoding="utf-8")
+            path.replace(self.memory / "state.json")
+        except OSError as error:  # what was worked out can be told all the same
+            NOTES.append(f"this will not be remembered: {error}")
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def put(self, table: str, name: str, value: Any) -> None:
+        """Remember one thing: table "built", "graded" or "hints"; None forgets it."""
+        self.state = Workspace(self.root).state
+        self.state[table].pop(name, None)
+        if value is not None:
+            self.state[table][name] = value
+        self.save()
+
+    def set_ref_deps(self) -> None:
+        self.state = Workspace(self.root).state | {"ref_deps": True}
+        self.save()
+
+    def passed(self, chapter: Chapter, module_hash: str) -> None:
+        """The module, as it was when it had this hash, has passed the course's tests."""
+        self.put("built", chapter.id, [module_hash, digest([chapter.course_tests])])
+
+    def is_built(self, chapter: Chapter) -> bool:
+        """Whether the learner's module passed the course's tests as both are now."""
+        kept = self.state["built"].get(chapter.id)
+        if kept is None or not self.module(chapter).exists():
+            return False
+        return bool(kept == [digest([self.module(chapter)]), digest([chapter.course_tests])])
+
+    def is_begun(self, chapter: Chapter) -> bool:
+        return self.module(chapter).exists()
+
+    def grade_of(self, chapter: Chapter) -> dict[str, Any] | None:
+        """The last grade, if it is of the tests as they are now."""
+        kept, tests = self.state["graded"].get(chapter.id), self.tests(chapter)
+        if kept is None or tests is None or kept.get("tests") != digest([tests]):
+            return None
+        return dict(kept)
+
+    def back_up(self, path: Path) -> Path:
+        """Move a file or folder away, to a numbered place of its own; where it is now."""
+        inside = path.relative_to(self.root)
+        number = 1
+        while (target := self.memory / "backups" / str(number) / inside).exists():
+            number += 1
+        target.parent.mkdir(parents=True, exist_ok=True)
+        path.replace(target)
+        return target
+
+
+def digest(paths: Iterable[Path]) -> str:
+    """One hash for the contents of files and folders, whatever their line ends."""
+    total = hashlib.sha256()
+    for path in paths:
+        for file in files_in(path):
+            name = file.relative_to(path).as_posix() if file != path else ""
+            data = file.read_bytes().replace(b"\r\n", b"\n")
+            total.update(f"{name}\0{len(data)}\0".encode())
+            total.update(data)
+    return total.hexdigest()
+
+
+def text_of(path: Path) -> str:
+    """What a file of the learner's says. Refusal if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise Refusal(f"{path} cannot be read: {error}") from error
+
+
+def files_in(path: Path) -> list[Path]:
+    """The files of a folder, without those that Python makes; a file is itself."""
+    if not path.is_dir():
+        return [path] if path.exists() else []
+    found = [file for file in path.rglob("*") if file.is_file()]
+    made = {"__pycache__", ".pytest_cache"}
+    return sorted(file for file in found if not made & set(file.relative_to(path).parts))

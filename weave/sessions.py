@@ -1,0 +1,94 @@
+# Tangled from book/workshop/ol-sessions.md
+"""Runs the console sessions of chapters, and gives back what they print."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+HOME = "~/learn"  # what the page calls the workspace
+
+
+def transcripts(blocks: Sequence[tuple[str, str]], root: str = ".") -> list[str]:
+    """What each session of one chapter looks like on a terminal.
+
+    `blocks` are pairs of text and folder of files ("" for none), in the order of the chapter. ValueError
+    for a command that cannot be run, or that was used wrongly.
+    """
+    home = Path(root).absolute()
+    kept = home / "build" / "sessions" / f"{_key(home, blocks)}.json"
+    if kept.exists():
+        found: list[str] = json.loads(kept.read_text(encoding="utf-8"))
+        return found
+    with tempfile.TemporaryDirectory() as folder:
+        workspace = Path(folder, "learn")
+        workspace.mkdir()
+        done = [_session(text, files, workspace, home) for text, files in blocks]
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(done), encoding="utf-8")
+    return done
+
+
+def _session(text: str, files: str, workspace: Path, home: Path) -> str:
+    if files:
+        left_out = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(home / files, workspace, dirs_exist_ok=True, ignore=left_out)
+    lines: list[str] = []
+    for line in text.splitlines():
+        lines.append(line)
+        if line.startswith("$ "):
+            lines += _run(line[2:], workspace, home)
+    return "\n".join(lines)
+
+
+_CUT = re.compile(r"\s*\|\s*(head|tail)\s+-(\d+)\s*$")
+
+
+def _run(command: str, workspace: Path, home: Path) -> list[str]:
+    """The lines that a command prints."""
+    cut = _CUT.search(command)
+    words = shlex.split(_CUT.sub("", command), comments=True)
+    if words[:1] != ["ol"]:
+        raise ValueError(f"a session can only call ol: {command}")
+    done = subprocess.run(
+        [sys.executable, "-m", "tinyllm.ol", *words[1:]],
+        cwd=workspace,
+        env={**os.environ, "PYTHONPATH": str(home), "NO_COLOR": "1", "OPENBLAS_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        check=False,
+    )
+    if done.returncode not in (0, 1) or "Traceback (most recent call last)" in done.stdout:
+        raise ValueError(f"{command}: status {done.returncode}: {done.stdout[-500:]}")
+    shown = done.stdout.replace(str(workspace), HOME).replace(str(home), "~/tinyllm")
+    lines = shown.splitlines()
+    if cut is None or int(cut[2]) >= len(lines):
+        return lines
+    size = int(cut[2])
+    return [*lines[:size], "..."] if cut[1] == "head" else ["...", *lines[-size:]]
+
+
+def _key(home: Path, blocks: Iterable[tuple[str, str]]) -> str:
+    """A hash of all that the sessions depend on."""
+    blocks = list(blocks)
+    courses = sorted(path.name for path in (home / "tests").glob("[LM]*"))
+    folders = ["tinyllm", *(f"tests/{name}" for name in courses)]
+    folders += [files for _, files in blocks if files]
+    total = hashlib.sha256(json.dumps(blocks).encode())
+    for folder in folders:
+        for path in sorted((home / folder).rglob("*")):
+            if path.is_file() and path.suffix != ".pyc":
+                total.update(f"{path.relative_to(home)}\0".encode() + path.read_bytes())
+    return total.hexdigest()[:32]
