@@ -16,6 +16,7 @@ from tinyllm.num.threads import column_sums, in_threads, product
 @pytest.fixture(autouse=True)
 def everything_is_worth_it(monkeypatch):
     monkeypatch.setattr(threads, "WORTH_SHARING", 1)
+    monkeypatch.setattr(threads, "LARGE_MATRIX", 100)
 
 
 def blas_threads():

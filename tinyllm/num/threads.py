@@ -23,6 +23,7 @@ Array = NDArray[Any]
 Part = TypeVar("Part")
 
 WORTH_SHARING = 1 << 25  # multiplications: fewer are done before a second thread has woken up
+LARGE_MATRIX = 1 << 17  # numbers: more than that, and BLAS calls its other threads to sum them up
 
 
 def in_threads(work: Callable[[Part], object], parts: Sequence[Part], worth_it: bool) -> None:
@@ -52,13 +53,9 @@ def product(a: Array, b: Array) -> Array:
 
 
 def column_sums(x: Array) -> Array:
-    """x [n, m] -> [m], as a product with ones; of a large one, each thread sums up some columns."""
-    ones = np.ones(len(x), x.dtype)
-    if x.size < WORTH_SHARING >> 6 or _blas_threads() == 1:
-        return ones @ x
-    out = np.empty(x.shape[1], x.dtype)
-    in_threads(lambda some: np.matmul(ones, x[:, some], out=out[some]), _shares(len(out)), True)
-    return out
+    """x [n, m] -> [m]."""
+    sums: Array = np.ones(len(x), x.dtype) @ x if x.size < LARGE_MATRIX else x.sum(axis=0)
+    return sums
 
 
 def _shares(length: int) -> list[slice]:

@@ -30,6 +30,7 @@ Part: TypeAlias = tuple[slice, ...]  # one slice for each axis in front of the l
 
 BLOCK = 1 << 18  # scores worked on at a time: 1 MiB in float32
 FEW = 1024  # numbers of a head that are as quickly read from where they lie as copied
+FEW_KEYS = 64  # of fewer, all scores are looked at sooner than the lengths of queries and keys
 LEAST_ROWS = 32  # of a block: products of fewer rows are slow, however long these are
 TILE = (256, 512)  # query rows and keys of a block in the backward pass, which holds two
 SAFE = 16.0  # scores up to this size need no shift: e^16 is 9e6, e^-16 is 1e-7
@@ -437,9 +438,10 @@ class _Kept(_Attention):
         """Fill in the output and the weights of one part."""
         allowed = None if self.allowed is None else self.allowed[part]
         with _quiet(allowed):
-            w = np.matmul(self.q[part], _turned(_near(self.k[part]), self.scale))  # eq. attention
-            shift = _shift(w, allowed)
-            if shift is not None:
+            q, keys_T = self.q[part], _turned(_near(self.k[part]), self.scale)  # [..., d, Tk]
+            w = np.matmul(q, keys_T)  # eq. attention
+            look = w.shape[-1] < FEW_KEYS or not _small(q, keys_T)
+            if look and (shift := _shift(w, allowed)) is not None:
                 w -= shift
             np.exp(w, out=w)
             if allowed is not None:
