@@ -39,6 +39,14 @@ def test_products_and_sums(m, n):
     np.testing.assert_allclose(sums, [sum(col) for col in a.T], rtol=0, atol=1e-13)
 
 
+@pytest.mark.parametrize("n", [0, 1, 13, 14, 15, 999])
+def test_sums_in_pieces(n):
+    x = np.random.default_rng(n).normal(size=(n, 7)).astype(np.float32)
+    sums = column_sums(x)
+    assert sums.dtype == np.float32
+    np.testing.assert_allclose(sums, x.astype(np.float64).sum(axis=0), rtol=0, atol=1e-4)
+
+
 def test_a_transposed_product():
     a, b = np.arange(12.0).reshape(4, 3), np.arange(8.0).reshape(4, 2)
     with threadpool_limits(2):

@@ -23,7 +23,7 @@ Array = NDArray[Any]
 Part = TypeVar("Part")
 
 WORTH_SHARING = 1 << 25  # multiplications: fewer are done before a second thread has woken up
-LARGE_MATRIX = 1 << 17  # numbers: more than that, and BLAS calls its other threads to sum them up
+LARGE_MATRIX = 1 << 17  # numbers: BLAS would call its other threads to sum up more
 
 
 def in_threads(work: Callable[[Part], object], parts: Sequence[Part], worth_it: bool) -> None:
@@ -54,8 +54,10 @@ def product(a: Array, b: Array) -> Array:
 
 def column_sums(x: Array) -> Array:
     """x [n, m] -> [m]."""
-    sums: Array = np.ones(len(x), x.dtype) @ x if x.size < LARGE_MATRIX else x.sum(axis=0)
-    return sums
+    step = max(1, LARGE_MATRIX // max(1, x.shape[1]))
+    pieces = [x[i : i + step] for i in range(0, max(1, len(x)), step)]
+    sums = [np.ones(len(rows), x.dtype) @ rows for rows in pieces]
+    return sums[0] if len(sums) == 1 else np.add.reduce(sums)
 
 
 def _shares(length: int) -> list[slice]:
