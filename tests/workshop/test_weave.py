@@ -176,6 +176,11 @@ def test_references_lead_to_definitions_across_pages(weave):
     assert link.format("#chunk-split", "split") in html
 
 
+def test_the_lines_of_a_string_share_an_element_but_not_with_a_comment(weave):
+    html, _ = weave({"a.md": "```python {#a}\n# c\n'r'\n's'\nt = 1\n```\n"})
+    assert "<i class=c># c</i>\n<i>'r'\n's'</i>\nt" in html
+
+
 def test_text_that_is_no_reference_stays(weave):
     html, _ = weave(BOOK)
     assert "x <<shift>> 1\n<<add>>\n" in plain(html)
