@@ -18,6 +18,7 @@ STAND_IN = "WEAVE{}EVAEW"  # a word that every lexer takes for one name
 STOOD_IN = re.compile(r"WEAVE(\d+)EVAEW")
 EQUATION = re.compile(r"\beqs?\. ([A-Za-z][\w-]*)")
 COMMENT = re.compile(r"<i class=c>.*?</i>")
+STRINGS = re.compile(r"<i>[^<]*(?:</i>\n<i>[^<]*)+")  # the lines of one string
 LANGUAGES = {"": "text", "pyi": "python", "py": "python"}
 
 
@@ -216,7 +217,7 @@ def folded(index: Index, page: Page, block: Any, summary: str) -> str:
 def framed(language: str, inner: str) -> str:
     """Code in the elements that Material's style sheet looks for."""
     name = escape(LANGUAGES.get(language, language))
-    inner = inner.replace("</i>\n<i>", "\n")  # the lines of one string
+    inner = STRINGS.sub(lambda lines: lines[0].replace("</i>\n<i>", "\n"), inner)
     return (
         f'<div class="language-{name} highlight"><pre tabindex=0><code>{inner}</code></pre></div>'
     )

@@ -19,7 +19,7 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.preprocessors import Preprocessor
 
-from weave import code, equations, execute, facts, pages, prose
+from weave import code, console, equations, execute, facts, pages, prose
 from weave.index import Index, Page, current
 from weave.tree import Finisher
 
@@ -57,6 +57,7 @@ class Weaver(Preprocessor):
             return lines
         page.links.clear()
         self.figures = self._figures(page)
+        self.sessions = console.shown(self.index, page)
         done: list[str] = []
         at = 0  # lines that are done
         for block in page.blocks:
@@ -88,6 +89,8 @@ class Weaver(Preprocessor):
         kinds = {block.language, *block.classes}  # of ``` {.pitfalls} the class is the language
         if "figure" in kinds:
             return self._figure(page, block)
+        if "session" in kinds:
+            return console.terminal(self.sessions[block.line])
         if block.patch:
             return code.difference(index, page, block)
         if "chapter" in kinds:

@@ -10,7 +10,7 @@ from typing import Any
 from mkdocs.structure.files import File, InclusionLevel
 
 import tangle
-from weave import equations, links, pages, printed, search
+from weave import console, equations, links, pages, printed, search
 from weave.index import Page, current, forget, hold
 
 FONT = "assets/stix-two-math.woff2"
@@ -24,6 +24,15 @@ def on_startup(command: str, dirty: bool) -> None:
     """Whether this is `mkdocs serve`."""
     global serving
     serving = command == "serve"
+    console.patient = not serving
+
+
+def on_serve(server: Any, config: Any, builder: Any) -> Any:
+    """Sessions that are done are shown."""
+    kept = Path(config["docs_dir"]).parent / "build/sessions"
+    kept.mkdir(parents=True, exist_ok=True)
+    server.watch(str(kept))
+    return server
 
 
 def on_pre_build(config: Any) -> None:

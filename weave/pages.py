@@ -84,7 +84,7 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]], css: str) -> str:
     names = "".join(f'<th scope="col">{name}</th>' for name in head)
     body = "\n".join("<tr>" + "".join(f"<td>{cell}" for cell in row) for row in rows)
     return (
-        f'<div class="table-frame" tabindex="0" role="region" aria-label="Table">'
+        f'<div class="table-frame" tabindex="0">'
         f'<table class="{css}"><thead><tr>{names}</thead><tbody>\n{body}\n</tbody></table></div>'
     )
 

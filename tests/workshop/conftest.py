@@ -120,6 +120,7 @@ def driver(tmp_path_factory):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    driver.set_script_timeout(100)  # axe-core on a long page, on a busy machine
     yield driver
     driver.quit()
 

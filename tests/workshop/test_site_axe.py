@@ -10,15 +10,11 @@ AXE = ROOT / "node_modules/axe-core/axe.min.js"
 CHAPTERS = sorted(
     p.relative_to(ROOT / "book").with_suffix(".html") for p in (ROOT / "book").rglob("*.md")
 )
-MADE = [
-    "labs/L5.3-multi-head-attention.html",
-    "reference/chunks.html",
-    "reference/identifiers.html",
-    "reference/files.html",
-    "code/tinyllm/xfmr/mha.py.html",
-]
+L53 = "5-transformer/L5.3-multi-head-attention.html"
+LAB = "labs/L5.3-multi-head-attention.html"
+MADE = [LAB, "reference/chunks.html", "reference/files.html", "code/tinyllm/xfmr/mha.py.html"]
 PAGES = [*map(str, CHAPTERS), *MADE]
-FULLY = ["index.html", "5-transformer/L5.3-multi-head-attention.html", *MADE]
+FULLY = ["index.html", L53, LAB, "code/tinyllm/xfmr/mha.py.html"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 import xml.etree.ElementTree as ET
@@ -19,7 +20,7 @@ import pytest
 from markdown import Markdown
 
 import tangle
-from weave import links, pages, printed, search
+from weave import console, links, pages, printed, search, sessions
 from weave.figures import bar_chart, below, beside, graph, grid, heat_map, line_plot
 from weave.figures.svg import COLOURS, decimals
 from weave.index import Place, current
@@ -176,6 +177,11 @@ def test_references_lead_to_definitions_across_pages(weave):
     assert link.format("#chunk-split", "split") in html
 
 
+def test_the_lines_of_a_string_share_an_element_but_not_with_a_comment(weave):
+    html, _ = weave({"a.md": "```python {#a}\n# c\n'r'\n's'\nt = 1\n```\n"})
+    assert "<i class=c># c</i>\n<i>'r'\n's'</i>\nt" in html
+
+
 def test_text_that_is_no_reference_stays(weave):
     html, _ = weave(BOOK)
     assert "x <<shift>> 1\n<<add>>\n" in plain(html)
@@ -246,6 +252,57 @@ y = 2
 
 def test_weaving_twice_gives_the_same_bytes(weave):
     assert weave(BOOK) == weave(BOOK)
+
+
+SESSION = "# A\n\n```console {.session}\n$ ol a\n```\n\n```console {.session files=f}\n$ ol b  # <c>\n```\n"
+
+
+def test_sessions_show_what_their_commands_print(weave, monkeypatch):
+    asked = []
+
+    def transcripts(blocks, root):
+        asked.append(root)
+        return [f"{text}{files} <printed>\n" for text, files in blocks]
+
+    monkeypatch.setattr(sessions, "transcripts", transcripts)
+    html, faults = weave({"a.md": SESSION})
+    assert not faults
+    assert asked == [os.getcwd()]
+    assert "$ ol a\n <printed>\n" in plain(html)
+    assert "$ ol b  # <c>\nf <printed>\n" in plain(html)
+
+
+def test_a_session_that_fails_is_a_fault_at_its_command(weave, monkeypatch):
+    def transcripts(blocks, root):
+        raise ValueError("ol b  # <c>: status 2")
+
+    monkeypatch.setattr(sessions, "transcripts", transcripts)
+    html, faults = weave({"a.md": SESSION})
+    assert faults == ["book/a.md:8: a session failed: ol b  # <c>: status 2"]
+    assert "$ ol a\n" in plain(html)
+
+
+def test_a_served_page_does_not_wait_for_sessions(weave, monkeypatch):
+    done = threading.Event()
+
+    def transcripts(blocks, root):
+        assert done.wait(30)
+        return [f"{text}printed\n" for text, _ in blocks]
+
+    monkeypatch.setattr(sessions, "transcripts", transcripts)
+    monkeypatch.setattr(console, "patient", False)
+    monkeypatch.setattr(console, "SECONDS", 0.01)
+    book = {"served.md": SESSION}
+    html, faults = weave(book)
+    assert not faults
+    assert "printed" not in plain(html)
+    done.set()
+    monkeypatch.setattr(console, "SECONDS", 30)
+    assert "$ ol a\nprinted\n" in plain(weave(book)[0])
+    done.clear()
+    monkeypatch.setattr(console, "SECONDS", 0.01)
+    assert "$ ol a\nprinted\n" in plain(weave(book)[0])  # what came out last
+    done.set()
 
 
 FACTS = """\
