@@ -8,12 +8,12 @@ PY    := $(VENV)/bin/python
 READY := $(VENV)/ready
 
 # One thread for BLAS: tests of small arrays run faster, and results do not depend on the machine.
-test bench: export OPENBLAS_NUM_THREADS = 1
+test long bench: export OPENBLAS_NUM_THREADS = 1
 site pdf serve: export NO_MKDOCS_2_WARNING = 1
 serve: export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help site pdf serve test browser picture bench format check clean
+.PHONY: help site pdf serve test long browser picture bench format check clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -37,9 +37,13 @@ pdf: $(READY) ## print the whole book to build/tinyllm.pdf (needs chromium)
 serve: $(READY) ## the site on http://127.0.0.1:8000; tangles and weaves, now and when a chapter changes; shows faults on the pages
 	$(PY) -m mkdocs serve --no-strict $(ARGS)
 
-test: $(READY) ## tangle the book and run all tests (ARGS=tests/L5.3 for one chapter's)
+test: $(READY) ## tangle the book and run the tests (ARGS=tests/L5.3 for one chapter's)
 	$(PY) tangle.py
 	$(PY) -m pytest $(ARGS)
+
+long: $(READY) ## the tests that take a minute or more: a grade from start to end, a class of fifty
+	$(PY) tangle.py
+	$(PY) -m pytest -m long $(ARGS)
 
 browser: node_modules/axe-core ## what the tests in a browser need besides Debian's chromium and chromium-driver
 node_modules/axe-core: package.json

@@ -1,9 +1,15 @@
 # Tangled from book/workshop/ol-tests.md
-"""How long a learner waits: the map, a grade, a kept grade; and mutmut on the same module and tests."""
+"""How long a learner waits: the map, a grade, a kept grade; and mutmut on the same module and tests.
+
+"work" is processor time, user and system, of all processes; "wait" is the clock's. What else the
+machine does is in the wait, and a little of it in the work; so the load is printed, too.
+"""
 
 import importlib.util
+import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -11,13 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tinyllm.ol import grade
-from tinyllm.ol.mutation import Runner
-from tinyllm.ol.registry import ROOT, find
-from tinyllm.ol.workspace import Workspace
+from tinyllm.ol.registry import ROOT
 
 SAMPLE = ROOT / "tests/workshop/ol_sample"
-L53 = find("L5.3")
+OL = (sys.executable, "-m", "tinyllm.ol")
 SETUP = """\
 [mutmut]
 source_paths=tinyllm
@@ -27,67 +30,62 @@ pytest_add_cli_args_test_selection=tests
 """
 
 
-def timed(*words, folder):
-    begun = time.perf_counter()
+def timed(*words, folder, **environment):
+    """Wait and work in seconds, and what was printed."""
+    begun, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         words,
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+        env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
     )
-    return time.perf_counter() - begun, done.stdout
+    wait, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    work = after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    return wait, work, done.stdout
+
+
+def ol(*words, folder):
+    return timed(*OL, *words, folder=folder, PYTHONPATH=str(ROOT))
 
 
 def mutmut(folder):
-    """Seconds for the whole run, and how many mutants it tried."""
+    """Wait and work for the whole run, and how many mutants it tried."""
     shutil.copytree(ROOT / "tinyllm", folder / "tinyllm")
     shutil.copytree(SAMPLE / "python/tests/l5-3-mha", folder / "tests")
     (folder / "setup.cfg").write_text(SETUP)
     names = ("tinyllm.xfmr.mha.*split_heads*", "tinyllm.xfmr.mha.*merge_heads*")
     command = Path(sys.executable).with_name("mutmut")
-    begun = time.perf_counter()
-    done = subprocess.run(
-        [command, "run", "--max-children", "2", *names],
-        cwd=folder,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return time.perf_counter() - begun, len(set(re.findall(r"mha\.\S+__mutmut_\d+", done.stdout)))
+    *times, out = timed(command, "run", "--max-children", "2", *names, folder=folder)
+    return *times, len(set(re.findall(r"mha\.\S+__mutmut_\d+", out)))
 
 
-def row(what, seconds, count=None):
-    each = f"{1000 * seconds / count:8.0f} ms" if count else ""
-    print(f"{what:44}{seconds:8.2f} s{each:>14}", flush=True)
+def row(what, wait, work, count=None):
+    each = f"{1000 * work / count:8.0f} ms" if count else ""
+    print(f"{what:32}{wait:8.2f} s{work:8.2f} s{each:>14}", flush=True)
 
 
 def main():
+    print(f"{os.cpu_count()} processors, load {os.getloadavg()[0]:.1f}")
+    print(f"{'':32}{'wait':>10}{'work':>10}{'work a mutant':>14}")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name, "w")
         shutil.copytree(SAMPLE, folder)
-        print(f"{'':44}{'whole':>10}{'a mutant':>14}")
-        ol = (sys.executable, "-m", "tinyllm.ol")
-        row("ol status, best of 5", min(timed(*ol, folder=folder)[0] for _ in range(5)))
-        with Runner() as runner:
-            begun = time.perf_counter()
-            result = grade.grade_tests(L53, Workspace(folder).tests(L53), runner)
-            row(
-                f"a grade, {len(result.rows)} mutants",
-                time.perf_counter() - begun,
-                len(result.rows),
-            )
-        timed(*ol, "mutate", "L5.3", "--ref-deps", folder=folder)
-        row("a kept grade", timed(*ol, "mutate", "L5.3", "--ref-deps", folder=folder)[0])
+        row("ol status, best of 5", *min(ol(folder=folder)[:2] for _ in range(5)))
+        words = ("mutate", "L5.3", "--ref-deps", "--json")
+        *times, out = ol(*words, folder=folder)
+        count = len(json.loads(out)["rows"])
+        row(f"a grade, {count} mutants", *times, count)
+        row("a kept grade", *ol(*words, folder=folder)[:2])
         if importlib.util.find_spec("mutmut"):
             Path(name, "mutmut").mkdir()
-            seconds, count = mutmut(Path(name, "mutmut"))
-            row(f"mutmut, {count} mutants", seconds, count)
+            *times, count = mutmut(Path(name, "mutmut"))
+            row(f"mutmut, {count} mutants", *times, count)
         else:
             print("mutmut is not installed: pip install 'tinyllm-book[mutants]'")
+    print(f"load {os.getloadavg()[0]:.1f} at the end")
 
 
 if __name__ == "__main__":

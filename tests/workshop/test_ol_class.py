@@ -105,7 +105,7 @@ def graded(submissions, tmp_path_factory):
     return answer, out
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fifty_submissions_give_fifty_rows(graded, submissions):
     answer, out = graded
     rows = {row["name"]: row for row in answer.data["submissions"]}
@@ -135,7 +135,7 @@ def test_fifty_submissions_give_fifty_rows(graded, submissions):
     assert not list(Path("/tmp").glob("ol-box-*/tests"))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_hostile_submissions_are_stopped_for_what_they_do(graded):
     rows = {row["name"]: row["says"] for row in graded[0].data["submissions"]}
     assert rows["hostile hang"] == f"more than {LIMITS.seconds} s"
@@ -145,7 +145,7 @@ def test_hostile_submissions_are_stopped_for_what_they_do(graded):
         assert "processes" in rows["hostile bomb"] or "BlockingIOError" in rows["hostile bomb"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_cluster_gives_the_same_table_when_a_worker_dies(graded, submissions):
     import distributed
 
@@ -182,6 +182,7 @@ def test_a_cluster_gives_the_same_table_when_a_worker_dies(graded, submissions):
             assert row["state"] in ("no grade", "stopped")
 
 
+@pytest.mark.slow
 def test_no_cluster_is_said(tmp_path):
     submit(tmp_path, "a", HEAD)
     with pytest.raises(Refusal, match="no cluster at tcp"):
@@ -256,7 +257,9 @@ def test_an_interrupt_ends_all_boxes(tmp_path):
     submit(tmp_path / "all", "hang", HEAD + "def test_a():\n    time.sleep(1000)\n")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    words = [sys.executable, "-m", "tinyllm.ol", "grade", str(tmp_path / "all")]
+    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    code += "from tinyllm.ol.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-c", code, "grade", str(tmp_path / "all")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)}
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as run:
         while not list(scratch.iterdir()):

@@ -92,7 +92,7 @@ def test_a_failing_test_points_to_the_line(ol):
     assert "masks.py, line 1" in data["detail"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_multi_head_attention_from_start_to_end(ol):
     ol("start", "L5.3", "--ref-deps")
     tests = ol.root / "python/tests/l5-3-mha/test_mha.py"

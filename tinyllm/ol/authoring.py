@@ -313,7 +313,7 @@ def _some(mutants: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
     return [mutants[i * len(mutants) // places] for i in range(places)]
 
 
-def freeze(chapter: Chapter, size: int = 80) -> Answer:
+def freeze(chapter: Chapter, size: int = 64) -> Answer:
     """Make the generated mutants of a chapter anew, and keep those that the course's tests catch."""
     path = HERE / "graded" / f"{chapter.id}.json"
     if not path.exists():
