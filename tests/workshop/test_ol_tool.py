@@ -62,12 +62,13 @@ def test_stub_handles_every_shape_of_function(tmp_path):
     contract.write_text(
         "# Tangled from x\n'''Doc.'''\nT = TypeVar('T', bound=A)\nclass A:\n    x: int\n"
         "    def a(self) -> 'ä': ...\n    @property\n    def b(self) -> int:\n"
-        "        '''Doc.'''\n    def c(self):\n        '''Doc.'''\n        ...\ndef d(): ...\n"
+        "        '''Doc.'''\n    def c(self):\n        '''Doc.'''\n        ...\ndef d(): ...\nN: 'ä'  # how many\n"
     )
     chapter = registry.Chapter("X1", {"title": "Toy", "contract": str(contract)})
     text = stubs.stub(chapter)
     assert text.splitlines()[-1] == "T = TypeVar('T', bound=A)"
     assert functions(text) == functions(contract.read_text())
+    assert "\nN: 'ä' = ...  # not written yet\n" in text
     for name in ("A.a", "A.b", "A.c", "d"):
         assert text.count(f'raise NotImplementedError("X1: {name} is not written yet")') == 1
 

@@ -7,6 +7,7 @@ import ast
 import contextlib
 import difflib
 import importlib
+import itertools
 import json
 import re
 import tempfile
@@ -314,15 +315,21 @@ def _some(mutants: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
 
 
 def freeze(chapter: Chapter, size: int = 64) -> Answer:
-    """Make the generated mutants of a chapter anew, and keep those that the course's tests catch."""
+    """Make generated mutants of a chapter in the place of stale ones, of those that tests catch."""
     path = HERE / "graded" / f"{chapter.id}.json"
     if not path.exists():
         raise Refusal(f"{path} is not there: write score, pitfalls and beyond into it", 2)
     kept = json.loads(path.read_text(encoding="utf-8"))
     source = chapter.reference.read_text(encoding="utf-8")
     left_out = set(kept["left_out"])
+    fit, stale = _sorted_out(source, kept["mutants"])
+    if fit and not stale:
+        return Answer(0, [f"none of the {len(fit)} mutants is stale"], {"kept": len(fit)})
     known = [mutant.source for mutant in seeded_mutants(chapter.id)]
+    known += [replaced(source, mutant) for mutant in fit]
     made = [one for one in candidates(source, known) if is_promised(source, one, left_out)]
+    places = {mutant["in"] for mutant in stale}
+    made = [one for one in made if not fit or record(source, one)["in"] in places]
     made = spread(source, made)
     mutants = []
     with tempfile.TemporaryDirectory() as folder, Runner() as runner:
@@ -347,15 +354,33 @@ def freeze(chapter: Chapter, size: int = 64) -> Answer:
             blunt = not (asserted or verdict.passed)
             found = {"test": function_name(test), "blunt": blunt}
             mutants.append(record(source, one) | found)
-    picked = chosen(mutants, size)
-    kept["mutants"] = [{"name": f"g{i:02}", **m} for i, m in enumerate(picked, 1)]
+    picked = chosen(mutants, size - len(fit))
+    used = {mutant["name"] for mutant in fit}
+    free = (name for i in itertools.count(1) if (name := f"g{i:02}") not in used)
+    fit += [{"name": next(free), **mutant} for mutant in picked]
+    kept["mutants"] = sorted(fit, key=lambda mutant: str(mutant["name"]))
     path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     makers = Counter(mutant["maker"] for mutant in picked)
     lines = [
         f"{len(made)} candidates: {dict(states)}",
-        f"kept {len(picked)} of {len(mutants)} that are caught: {dict(makers)}",
+        f"taken {len(picked)} of {len(mutants)} that are caught: {dict(makers)}",
+        f"{len(stale)} were stale, now there are {len(fit)}",
     ]
-    return Answer(0, lines, {"candidates": len(made), "kept": len(picked), "makers": dict(makers)})
+    return Answer(0, lines, {"candidates": len(made), "kept": len(fit), "makers": dict(makers)})
+
+
+def _sorted_out(
+    source: str, mutants: list[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Those whose lines the module still has, and the rest."""
+    found: tuple[list[dict[str, Any]], list[dict[str, Any]]] = [], []
+    for mutant in mutants:
+        try:
+            replaced(source, mutant)
+            found[0].append(mutant)
+        except LookupError:
+            found[1].append(mutant)
+    return found
 
 
 def takeaways(book: Path) -> dict[str, list[dict[str, Any]]]:

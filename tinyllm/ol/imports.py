@@ -29,10 +29,9 @@ def promised() -> dict[str, set[str]]:
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 names.add(node.target.id)
             elif isinstance(node, ast.Assign):
-                if ast.unparse(node.targets[0]) == "__all__":
-                    names = set(ast.literal_eval(node.value))
-                    break
                 names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+                if ast.unparse(node.targets[0]) == "__all__":  # it may name what is imported
+                    names |= set(ast.literal_eval(node.value))
         found[chapter.module] = {name for name in names if not name.startswith("_")}
     return found
 

@@ -14,7 +14,7 @@ def stub(chapter: Chapter) -> str:
     """The module of a chapter with every function still to be written."""
     text = chapter.contract.read_text(encoding="utf-8")
     text = re.sub(r"\A# Tangled from .*\n", "", text)
-    text = _spaced(_ordered(_with_bodies(text, chapter.id)))
+    text = _spaced(_ordered(_with_bodies(_with_values(text), chapter.id)))
     tree = ast.parse(text)
     lines = text.splitlines(keepends=True)
     first = tree.body[0]
@@ -39,6 +39,17 @@ def _with_bodies(text: str, chapter: str) -> str:
             lines[at] = f"{before}\n{body}" if before else body
         else:
             lines.insert(at + 1, body)
+    return "".join(lines)
+
+
+def _with_values(text: str) -> str:
+    """Constants of the module get a value, so that it can be imported from."""
+    lines = text.splitlines(keepends=True)
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.AnnAssign) and node.value is None and node.end_lineno:
+            line = lines[node.end_lineno - 1].encode()
+            end = node.end_col_offset
+            lines[node.end_lineno - 1] = (line[:end] + b" = ...  # not written yet\n").decode()
     return "".join(lines)
 
 
