@@ -218,6 +218,7 @@ def framed(language: str, inner: str) -> str:
     """Code in the elements that Material's style sheet looks for."""
     name = escape(LANGUAGES.get(language, language))
     inner = STRINGS.sub(lambda lines: lines[0].replace("</i>\n<i>", "\n"), inner)
+    inner = inner.replace("</u>, <u>", ", ")  # the numbers of one array
     return (
         f'<div class="language-{name} highlight"><pre tabindex=0><code>{inner}</code></pre></div>'
     )

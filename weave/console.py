@@ -47,7 +47,7 @@ def shown(index: Index, page: Page) -> dict[int, str]:
     blocks = [block for block in page.blocks if "session" in block.classes]
     if not blocks:
         return {}
-    pairs = [(index.body(block), block.attributes.get("files", "")) for block in blocks]
+    pairs = [(index.body(block), block.attributes.get("workspace", "")) for block in blocks]
     if page.path in _now:
         _now[page.path].unwanted = True
     run = _now[page.path] = Run(pairs, os.path.dirname(os.path.abspath(index.folder)))

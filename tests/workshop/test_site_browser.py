@@ -66,7 +66,8 @@ def test_the_map_leads_to_chapters(tab):
 LANDED = """(() => {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     const box = target && target.getBoundingClientRect();
-    return box && box.top >= 0 && box.top < innerHeight / 2 && target.matches(":target") && target.textContent;
+    return box && box.top >= 0 && box.top < innerHeight / 2 && target.matches(":target")
+        && target.checkVisibility() && target.textContent;
 })()"""
 
 
@@ -199,6 +200,13 @@ def test_search_opens_by_its_button_and_says_when_nothing_is_found(tab):
     tab.wait("!document.getElementById('search').open")
 
 
+BEFORE = """
+    const stops = [...document.querySelectorAll("a[href], button, summary, [tabindex='0']")].filter((e) =>
+        e.checkVisibility({visibilityProperty: true}));
+    stops[stops.indexOf(arguments[0]) - 1].focus({preventScroll: true});
+"""
+
+
 @pytest.mark.parametrize(
     ("page", "link", "shown"),
     [
@@ -219,6 +227,10 @@ def test_a_link_shows_what_it_leads_to(tab, page, link, shown):
     assert shown in text
     tab.press(Keys.ESCAPE)
     tab.wait("document.querySelector('#preview').hidden")
+    tab.js(BEFORE, element)
+    tab.press(Keys.TAB)
+    assert tab.js("return document.activeElement === arguments[0]", element)
+    assert tab.wait("document.querySelector('#preview:not([hidden])')?.innerText") == text
 
 
 def test_heat_maps_follow_the_theme(tab):

@@ -254,7 +254,7 @@ def test_weaving_twice_gives_the_same_bytes(weave):
     assert weave(BOOK) == weave(BOOK)
 
 
-SESSION = "# A\n\n```console {.session}\n$ ol a\n```\n\n```console {.session files=f}\n$ ol b  # <c>\n```\n"
+SESSION = "# A\n\n```console {.session}\n$ ol a\n```\n\n```console {.session workspace=f}\n$ ol b  # <c>\n```\n"
 
 
 def test_sessions_show_what_their_commands_print(weave, monkeypatch):
