@@ -1,0 +1,543 @@
+# Tangled from book/5-transformer/MS-L5-addition.md
+"""A transformer that adds: it reads 123+456 and writes 0579.
+
+Tokens and pairs; the model; what it writes; its training, step by step, the same bits each time.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, fields
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tinyllm.autograd import no_grad
+from tinyllm.checkpoint import CheckpointError, read_safetensors, write_safetensors
+from tinyllm.nn import Linear, Module
+from tinyllm.num.pcg32 import PCG32
+from tinyllm.tensor import Tensor
+from tinyllm.train import AdamW, clip_grad_norm, cross_entropy, warmup_cosine
+from tinyllm.xfmr.layers import Transformer
+from tinyllm.xfmr.masks import causal_mask, token_mask
+from tinyllm.xfmr.positions import Embedding, SinusoidalPositions
+from tinyllm.xfmr.search import Hypothesis, beam_search, greedy_search, log_softmax
+
+__all__ = [
+    "Adder",
+    "Attention",
+    "Progress",
+    "Settings",
+    "Training",
+    "Workers",
+    "exact_match",
+    "held_out",
+    "load_model",
+    "pairs",
+    "parse",
+    "source_tokens",
+    "target_tokens",
+    "text",
+    "translate",
+]
+
+Array: TypeAlias = NDArray[Any]
+Ints: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+
+# ---- tokens and pairs
+
+
+TOKENS = "0123456789+"
+PLUS, PAD, START, END = 10, 11, 12, 13
+N_TOKENS = 14
+DIGITS = 3  # of a number; its sum has one more
+
+
+def _digits(numbers: ArrayLike, n: int) -> Ints:
+    """The last n decimal digits of each number, highest first: [...] -> [..., n]."""
+    powers = 10 ** np.arange(n - 1, -1, -1)
+    return np.asarray(numbers, np.int64)[..., None] // powers % 10
+
+
+def source_tokens(a: ArrayLike, b: ArrayLike) -> Ints:
+    """The tokens of a+b: numbers from 0 to 999, [N] and [N] -> [N, 7]."""
+    left, right = _digits(a, DIGITS), _digits(b, DIGITS)
+    plus = np.full((*left.shape[:-1], 1), PLUS)
+    return np.concatenate([left, plus, right], axis=-1)
+
+
+def target_tokens(a: ArrayLike, b: ArrayLike) -> Ints:
+    """Start, the four digits of the sum, end: [N] and [N] -> [N, 6]."""
+    total = _digits(np.asarray(a, np.int64) + np.asarray(b, np.int64), DIGITS + 1)
+    edge = (*total.shape[:-1], 1)
+    return np.concatenate([np.full(edge, START), total, np.full(edge, END)], axis=-1)
+
+
+def parse(line: str) -> tuple[int, int]:
+    """The two numbers of a text like 7+15; ValueError unless each has one to three digits."""
+    found = re.fullmatch(r"([0-9]{1,3})\+([0-9]{1,3})", line.strip())
+    if found is None:
+        raise ValueError(
+            f"wants two numbers of one to three digits with a plus between them, such as 123+456, "
+            f"got {line.strip()!r}"
+        )
+    return int(found[1]), int(found[2])
+
+
+def text(tokens: Sequence[int]) -> str:
+    """The characters of tokens, joined; those that are no characters are left out."""
+    return "".join(TOKENS[token] for token in tokens if token < len(TOKENS))
+
+
+def held_out(a: ArrayLike, b: ArrayLike) -> Mask:
+    """Whether a pair is kept out of training: about one in a hundred, with its mirror; [N] -> [N].
+
+    By the mixing function of splitmix64 (Steele, Lea and Flood, 2014).
+    """
+    low, high = np.minimum(a, b), np.maximum(a, b)
+    x = np.asarray(low * 10**DIGITS + high).astype(np.uint64)
+    with np.errstate(over="ignore"):  # modulo 2**64, as wanted
+        x = x + np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        x = x ^ (x >> np.uint64(31))
+    out: Mask = x % np.uint64(100) == 0
+    return out
+
+
+@cache
+def pairs() -> tuple[Ints, Ints]:
+    """All pairs to train on, [n, 2] in order, and all held out, [m, 2] in a fixed random order."""
+    numbers = 10**DIGITS
+    every = np.stack(np.divmod(np.arange(numbers**2), numbers), axis=1)
+    out = held_out(every[:, 0], every[:, 1])
+    training, rest = every[~out], every[out]
+    rest = rest[PCG32(0).substream("held out").permutation(len(rest))]
+    for array in (training, rest):
+        array.setflags(write=False)
+    return training, rest
+
+
+# ---- the model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A run: the model's sizes, the training, the seed. ValueError for values out of range.
+
+    Two runs of the same settings on one machine are equal to the last bit.
+    """
+
+    d_model: int = 64
+    n_heads: int = 4
+    n_layers: int = 2  # of the encoder, and of the decoder
+    d_ff: int = 256
+    dropout: float = 0.0
+    steps: int = 1500
+    batch: int = 128
+    lr: float = 3e-3  # at its peak
+    warmup: int = 100
+    weight_decay: float = 0.01  # of matrices
+    beta2: float = 0.99
+    clip: float = 1.0
+    seed: int = 0
+    shards: int = 2  # parts of a batch that threads or processes work on
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value, whole = getattr(self, field.name), isinstance(field.default, int)
+            if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)):
+                kind = "a whole number" if whole else "a number"
+                raise ValueError(f"{field.name} is {kind}, got {value!r}")
+            least = 0 if field.name in ("dropout", "warmup", "weight_decay", "seed", "lr") else 1
+            if not value >= least and field.name not in ("beta2", "clip"):
+                raise ValueError(f"{field.name} is at least {least}, got {value}")
+        for name, fits, wanted in (
+            ("n_heads", self.d_model % self.n_heads == 0, f"a divisor of d_model={self.d_model}"),
+            ("dropout", self.dropout < 1, "below 1"),
+            ("warmup", self.warmup < self.steps, f"less than steps={self.steps}"),
+            ("beta2", 0 <= self.beta2 < 1, "from 0 up to, not including, 1"),
+            ("clip", self.clip > 0, "above 0"),
+            ("shards", self.shards <= self.batch, f"at most batch={self.batch}"),
+        ):
+            if not fits:
+                raise ValueError(f"{name} is {wanted}, got {getattr(self, name)}")
+
+
+class Attention(NamedTuple):
+    """Weights by layer, sequence and head: what each query reads."""
+
+    encoder: Array  # [layers, B, H, 7, 7]
+    decoder: Array  # [layers, B, H, Tt, Tt]
+    cross: Array  # [layers, B, H, Tt, 7]
+
+
+class Adder(Module):
+    """Tokens of a source and of the target so far -> logits for the next token."""
+
+    def __init__(self, settings: Settings, rng: PCG32 | None = None) -> None:
+        s, rng = settings, PCG32(0) if rng is None else rng
+        self.source = Embedding(N_TOKENS, s.d_model, rng=rng)
+        self.target = Embedding(N_TOKENS, s.d_model, rng=rng)
+        self.positions = SinusoidalPositions(s.d_model)
+        self.transformer = Transformer(
+            s.n_layers, s.n_layers, s.d_model, s.n_heads, s.d_ff, s.dropout, rng=rng
+        )
+        self.output = Linear(s.d_model, N_TOKENS, rng=rng)
+        self.seed_generators(rng)
+
+    def encode(self, source: ArrayLike) -> tuple[Tensor, Mask | None]:
+        """source [B, Ts] -> memory [B, Ts, d] and the mask of its padding, None if there is none."""
+        ids = np.asarray(source)
+        mask = token_mask(ids, PAD) if (ids == PAD).any() else None
+        x = self.positions.forward(self.source.forward(ids))
+        return self.transformer.encoder.forward(x, mask), mask
+
+    def decode(self, target: ArrayLike, memory: Tensor, mask: Mask | None) -> Tensor:
+        """target so far [B, Tt], memory [B, Ts, d] -> states [B, Tt, d]; none sees a later token."""
+        ids = np.asarray(target)
+        y = self.positions.forward(self.target.forward(ids))
+        return self.transformer.decoder.forward(y, memory, causal_mask(ids.shape[1]), mask)
+
+    def forward(self, source: ArrayLike, target: ArrayLike) -> Tensor:
+        """source [B, Ts], target so far [B, Tt] -> logits [B, Tt, 14] for the token after each."""
+        memory, mask = self.encode(source)
+        return self.output.forward(self.decode(target, memory, mask))
+
+    def attend(self, source: ArrayLike, target: ArrayLike) -> Attention:
+        """All weights for source [B, Ts] and target so far [B, Tt], in evaluation mode."""
+        with _evaluating(self), no_grad():
+            ids, so_far = np.asarray(source), np.asarray(target)
+            mask = token_mask(ids, PAD) if (ids == PAD).any() else None
+            x = self.positions.forward(self.source.forward(ids))
+            memory, encoder = self.transformer.encoder.attend(x, mask)
+            y = self.positions.forward(self.target.forward(so_far))
+            _, decoder, cross = self.transformer.decoder.attend(
+                y, memory, causal_mask(so_far.shape[1]), mask
+            )
+        kinds = (encoder, decoder, cross)
+        return Attention(*(np.stack([w.data for w in weights]) for weights in kinds))
+
+    def writer(self, source: ArrayLike) -> Callable[[Ints, Ints], Array]:
+        """The step function of `greedy_search` and `beam_search` for these sources [B, Ts]."""
+        with no_grad():
+            memory, mask = self.encode(source)
+
+        def step(prefixes: Ints, rows: Ints) -> Array:
+            with no_grad():
+                own = None if mask is None else mask[rows]
+                states = self.decode(prefixes, Tensor(memory.data[rows]), own)  # [N, t, d]
+                logits = self.output.forward(Tensor(states.data[:, -1]))  # [N, 14]
+            log_probs = log_softmax(logits.data)
+            log_probs[:, [PLUS, PAD, START]] = -np.inf
+            return log_probs
+
+        return step
+
+
+# ---- what it writes
+
+
+CHUNK = 125  # inputs written at a time: what they need stays in the cache
+
+
+def translate(
+    model: Adder, source: ArrayLike, width: int = 1, alpha: float = 1.0, threads: int = 1
+) -> list[list[Hypothesis]]:
+    """What the model writes for each source [N, Ts]: up to `width` sequences, best first.
+
+    By beam search of L5.6, at most five tokens each; width 1 is greedy search. The model is put into
+    evaluation mode while it writes. Threads change no bit, other sources no more than the last bits.
+    """
+    ids = np.asarray(source)
+    starts = range(0, len(ids), CHUNK)
+
+    def chunk(start: int) -> list[list[Hypothesis]]:
+        part = ids[start : start + CHUNK]
+        step, length = model.writer(part), DIGITS + 2
+        if width == 1:
+            found = greedy_search(step, len(part), start=START, end=END, max_length=length)
+            return [[h._replace(score=h.log_prob / len(h.tokens) ** alpha)] for h in found]
+        return beam_search(
+            step, len(part), start=START, end=END, max_length=length, width=width, alpha=alpha
+        )
+
+    with _evaluating(model):
+        if threads == 1 or len(starts) < 2 or _blas() is None:
+            found = [chunk(start) for start in starts]
+        else:
+            with _one_blas_thread():
+                found = list(_pool(threads).map(chunk, starts))
+    return [beams for part in found for beams in part]
+
+
+@contextmanager
+def _evaluating(model: Module) -> Iterator[None]:
+    """Evaluation mode for a while."""
+    mode = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(mode)
+
+
+def exact_match(model: Adder, asked: Ints) -> float:
+    """The share of pairs [N, 2] whose sum greedy search writes without a fault."""
+    a, b = asked.T
+    target = target_tokens(a, b)
+    right = 0
+    with _evaluating(model), no_grad():
+        for start in range(0, len(asked), 500):
+            part = slice(start, start + 500)
+            logits = model.forward(source_tokens(a[part], b[part]), target[part, :-1]).data
+            logits[..., [PLUS, PAD, START]] = -np.inf
+            right += int((logits.argmax(axis=-1) == target[part, 1:]).all(axis=1).sum())
+    return right / len(asked)
+
+
+# ---- training
+
+
+class Workers:
+    """Processes that train one model together. This one stands for a process alone."""
+
+    rank = 0  # which of them this is
+    count = 1
+
+    def total(self, array: Array) -> Array:
+        """The sum over all workers of arrays of one shape [...]: the same array in each."""
+        return array
+
+
+class Progress(NamedTuple):
+    """One step that was made."""
+
+    step: int  # counted from 1
+    loss: float  # of its batch, before it
+    norm: float  # length of the gradient, before clipping
+    rate: float
+
+
+class Training:
+    """A run: its settings, its model, and all that it depends on, step by step.
+
+    threads: how many shards are computed at the same time, where BLAS can be held to one thread
+    (threadpoolctl); workers: processes among which the shards are divided. Neither changes a bit.
+    """
+
+    def __init__(
+        self, settings: Settings, threads: int = 1, workers: Workers | None = None
+    ) -> None:
+        self.settings = settings
+        self.workers = Workers() if workers is None else workers
+        if settings.shards % self.workers.count:
+            raise ValueError(
+                f"{self.workers.count} workers cannot share {settings.shards} shards evenly: set "
+                f"shards to a multiple of the number of workers"
+            )
+        self.root = PCG32(settings.seed)
+        self.model = Adder(settings, self.root.substream("parameters"))
+        self.step = 0
+        self.optimizer = AdamW(
+            self.model.named_parameters(),
+            betas=(0.9, settings.beta2),
+            weight_decay=settings.weight_decay,
+            decays=lambda name, p: p.ndim > 1,
+        )
+        self._draws = self.root.substream("batches")
+        self._parameters = list(self.model.named_parameters())
+        self._replicas = _Replicas(self.model, threads, settings.shards // self.workers.count)
+
+    def advance(self) -> Progress:
+        """Make one step. FloatingPointError, and nothing is changed, if a gradient is not finite."""
+        s = self.settings
+        training, _ = pairs()
+        draws = self._draws.state()
+        a, b = training[self._draws.integers(0, len(training), s.batch)].T  # [B], [B]
+        source, target = source_tokens(a, b), target_tokens(a, b)
+        n = int((target[:, 1:] != PAD).sum())
+        parts = np.array_split(np.arange(s.batch), s.shards)
+        mine = s.shards // self.workers.count
+        first = self.workers.rank * mine
+
+        def shard(replica: Adder, i: int) -> tuple[Array, Array]:
+            rows = parts[first + i]
+            return self._gradient(replica, first + i, source[rows], target[rows], n)
+
+        try:
+            done = self._replicas.run(shard)
+            flat = self.workers.total(_sum([gradient for gradient, _ in done]))  # eq. shards
+            loss = self.workers.total(_sum([loss for _, loss in done]))
+            self._set_gradients(flat)
+            norm = clip_grad_norm(self._parameters, s.clip)
+        except BaseException:
+            self._draws.set_state(draws)  # as if this step had not been begun
+            raise
+        rate = warmup_cosine(self.step, peak=s.lr, warmup=s.warmup, total=s.steps)
+        self.optimizer.lr = rate
+        self.optimizer.step()
+        self.step += 1
+        return Progress(self.step, float(loss[0]), norm, rate)
+
+    def _set_gradients(self, flat: Array) -> None:
+        """Cut the gradient of all parameters, end to end, into theirs."""
+        at = 0
+        for _, p in self._parameters:
+            p.grad = flat[at : at + p.size].reshape(p.shape)
+            at += p.size
+
+    def _gradient(
+        self, replica: Adder, shard: int, source: Ints, target: Ints, n: int
+    ) -> tuple[Array, Array]:
+        """One shard's share of the batch's gradient, end to end, and of its loss."""
+        if self.settings.dropout:
+            replica.seed_generators(self.root.substream(f"dropout {self.step} {shard}"))
+        parameters = list(self._replicas.parameters[id(replica)])
+        for p in parameters:
+            p.grad = None
+        logits = replica.forward(source, target[:, :-1])  # [b, 5, 14]
+        total = cross_entropy(logits, target[:, 1:], ignore=PAD, reduction="sum")
+        (total * (1.0 / n)).backward()
+        grads = [p.grad.reshape(-1) for p in parameters if p.grad is not None]
+        return np.concatenate(grads), np.array([total.item() / n])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all that the run depends on to a safetensors file, all or nothing."""
+        arrays = {f"model/{name}": array for name, array in self.model.state_dict().items()}
+        arrays |= {f"optimizer/{n}": array for n, array in self.optimizer.state_dict().items()}
+        texts = {
+            "format": FORMAT,
+            "settings": json.dumps(asdict(self.settings)),
+            "step": str(self.step),
+            "generators": json.dumps({"batches": self._draws.state()}),
+        }
+        write_safetensors(path, arrays, texts)
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], threads: int = 1, workers: Workers | None = None
+    ) -> Training:
+        """Go on with the run in a file. CheckpointError for one that is damaged or does not fit."""
+        arrays, texts, settings = _read(path)
+        run = cls(settings, threads, workers)
+        try:
+            run.model.load_state_dict(_part(arrays, "model/"))
+            run.optimizer.load_state_dict(_part(arrays, "optimizer/"))
+            if not texts["step"].isdecimal():
+                raise ValueError(f"its step is {texts['step']!r}, wanted is a whole number")
+            run.step = int(texts["step"])
+            run._draws.set_state(json.loads(texts["generators"])["batches"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise CheckpointError(f"{os.fspath(path)}: {error}") from None
+        return run
+
+
+class _Replicas:
+    """The model and copies of it that share its numbers, one for each thread."""
+
+    def __init__(self, model: Adder, threads: int, shards: int) -> None:
+        if threads < 1:
+            raise ValueError(f"threads is at least 1, got {threads}")
+        self.shards = shards
+        self.threads = min(threads, shards) if _blas() is not None else 1
+        models = [model, *(copy.deepcopy(model) for _ in range(self.threads - 1))]
+        self.models = models
+        self.parameters = {id(m): list(m.parameters()) for m in models}
+
+    def run(self, work: Callable[[Adder, int], tuple[Array, Array]]) -> list[tuple[Array, Array]]:
+        """work(replica, shard) for each shard, in threads where there are some; in order."""
+        if self.threads == 1:
+            with _one_blas_thread():  # else the last bits would depend on how BLAS divides the work
+                return [work(self.models[0], i) for i in range(self.shards)]
+        own = self.parameters[id(self.models[0])]
+        for replica in self.models[1:]:
+            for p, q in zip(own, self.parameters[id(replica)], strict=True):
+                q.data = p.data
+
+        def line(t: int) -> list[tuple[Array, Array]]:
+            return [work(self.models[t], i) for i in range(t, self.shards, self.threads)]
+
+        with _one_blas_thread():
+            lines = list(_pool(self.threads).map(line, range(self.threads)))
+        return [lines[i % self.threads][i // self.threads] for i in range(self.shards)]
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="shard")
+
+
+@cache
+def _blas() -> Any:
+    """What sets numpy's number of BLAS threads, or None where that cannot be done."""
+    try:
+        threadpoolctl = importlib.import_module("threadpoolctl")
+    except ImportError:
+        return None
+    return threadpoolctl.ThreadpoolController()
+
+
+def _one_blas_thread() -> Any:
+    blas = _blas()
+    return nullcontext() if blas is None else blas.limit(limits=1, user_api="blas")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+
+
+def _sum(parts: Sequence[Array]) -> Array:
+    """The sum of arrays, neighbours first: ((0 + 1) + (2 + 3)) + ..."""
+    parts = list(parts)
+    while len(parts) > 1:
+        pairs_of = [parts[i] + parts[i + 1] for i in range(0, len(parts) - 1, 2)]
+        parts = pairs_of + parts[len(parts) - len(parts) % 2 :]
+    return parts[0]
+
+
+# ---- files
+
+
+FORMAT = "tinyllm addition 1"
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str], Settings]:
+    """What is in a checkpoint of this model."""
+    arrays, texts = read_safetensors(path)
+    if texts.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{os.fspath(path)}: no checkpoint of the transformer that adds: its format is "
+            f"{texts.get('format')!r}, wanted is {FORMAT!r}"
+        )
+    try:
+        settings = Settings(**json.loads(texts["settings"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{os.fspath(path)}: its settings: {error}") from None
+    return arrays, texts, settings
+
+
+def _part(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
+    return {n.removeprefix(prefix): array for n, array in arrays.items() if n.startswith(prefix)}
+
+
+def load_model(path: str | os.PathLike[str]) -> Adder:
+    """The model in a checkpoint, in evaluation mode. CheckpointError if it does not fit."""
+    arrays, _, settings = _read(path)
+    model = Adder(settings)
+    try:
+        model.load_state_dict(_part(arrays, "model/"))
+    except ValueError as error:
+        raise CheckpointError(f"{os.fspath(path)}: {error}") from None
+    return model.eval()
