@@ -240,7 +240,7 @@ class Adder(Module):
                 states = self.decode(prefixes, Tensor(memory.data[rows]), own)  # [N, t, d]
                 logits = self.output.forward(Tensor(states.data[:, -1]))  # [N, 14]
             log_probs = log_softmax(logits.data)
-            log_probs[:, [PLUS, PAD, START]] = -np.inf
+            log_probs[:, [PLUS, PAD, START, *([END] if prefixes.shape[1] == 1 else [])]] = -np.inf
             return log_probs
 
         return step
@@ -302,7 +302,7 @@ def exact_match(model: Adder, asked: Ints) -> float:
         for start in range(0, len(asked), 500):
             part = slice(start, start + 500)
             logits = model.forward(source_tokens(a[part], b[part]), target[part, :-1]).data
-            logits[..., [PLUS, PAD, START]] = -np.inf
+            logits[..., [PLUS, PAD, START]] = logits[:, 0, END] = -np.inf  # as writer() has it
             right += int((logits.argmax(axis=-1) == target[part, 1:]).all(axis=1).sum())
     return right / len(asked)
 

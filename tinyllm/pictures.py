@@ -114,7 +114,7 @@ def _layers(kind: str, rows: Sequence[str], columns: Sequence[str], weights: NDA
             _table(f"{kind}, layer {layer}, head {head}", rows, columns, of_head)
             for head, of_head in enumerate(of_layer, 1)
         )
-        lines.append(f'<div class="layer">{tables}</div>')
+        lines.append(f'<h4>layer {layer}</h4><div class="layer">{tables}</div>')
     return "".join(lines)
 
 
@@ -145,7 +145,7 @@ body { margin: 1rem; background: var(--paper); color: var(--ink); font: 15px/1.4
 output { position: sticky; top: 0; display: block; min-height: 1.5em; padding: .4em 0;
   background: var(--paper); border-bottom: 1px solid var(--rule); }
 summary { font-size: 1.2rem; cursor: pointer; }
-h3 { margin: 1rem 0 0; } p { margin: 0 0 .3rem; }
+h3 { margin: 1rem 0 0; } h4 { margin: 0; font-weight: normal; } p { margin: 0 0 .3rem; }
 .layer { display: flex; flex-wrap: wrap; gap: 1rem; margin-bottom: 1rem; }
 table { border-collapse: collapse; font: 13px/1 ui-monospace, monospace; }
 caption { font: 13px system-ui, sans-serif; padding: .2rem; }

@@ -501,6 +501,7 @@ def test_translate(half_trained):
             assert h.log_prob == pytest.approx(want, rel=1e-4)
             assert h.score == pytest.approx(want / len(h.tokens), rel=1e-4)
             assert not {PLUS, PAD, START} & set(h.tokens)
+            assert h.tokens[0] != END
     for width in (1, 3):
         by_sum = translate(half_trained, source, width=width, alpha=0.0)
         assert all(h.score == h.log_prob for beams in by_sum for h in beams)

@@ -125,7 +125,8 @@ class Adder(Module):
     def attend(self, source: ArrayLike, target: ArrayLike) -> Attention:
         """All weights for source [B, Ts] and target so far [B, Tt], in evaluation mode."""
     def writer(self, source: ArrayLike) -> Callable[[Ints, Ints], Array]:
-        """L5.6's step function for these sources [B, Ts]; PLUS, PAD and START are never written."""
+        """L5.6's step function for these sources [B, Ts]; PLUS, PAD and START are never written, nor
+        END before the first digit."""
 
 def translate(
     model: Adder, source: ArrayLike, width: int = 1, alpha: float = 1.0, threads: int = 1
