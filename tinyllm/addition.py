@@ -6,14 +6,20 @@ Tokens and pairs; the model; what it writes; its training, step by step, the sam
 
 from __future__ import annotations
 
-import copy
 import importlib
 import json
+import math
+import mmap
 import os
 import re
+import signal
+import subprocess
+import sys
+import tempfile
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, fields
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
@@ -152,7 +158,7 @@ class Settings:
     beta2: float = 0.99
     clip: float = 1.0
     seed: int = 0
-    shards: int = 2  # parts of a batch that threads or processes work on
+    shards: int = 2  # parts of a batch that processes or workers share
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -333,12 +339,12 @@ class Progress(NamedTuple):
 class Training:
     """A run: its settings, its model, and all that it depends on, step by step.
 
-    threads: how many shards are computed at the same time, where BLAS can be held to one thread
-    (threadpoolctl); workers: processes among which the shards are divided. Neither changes a bit.
+    processes: how many shards are computed at the same time, by children of this process; workers:
+    others, here or elsewhere, that train the same model. Neither changes a bit.
     """
 
     def __init__(
-        self, settings: Settings, threads: int = 1, workers: Workers | None = None
+        self, settings: Settings, processes: int = 1, workers: Workers | None = None
     ) -> None:
         self.settings = settings
         self.workers = Workers() if workers is None else workers
@@ -358,7 +364,8 @@ class Training:
         )
         self._draws = self.root.substream("batches")
         self._parameters = list(self.model.named_parameters())
-        self._replicas = _Replicas(self.model, threads, settings.shards // self.workers.count)
+        mine = settings.shards // self.workers.count
+        self._crew = _Crew(self.model, settings, processes, self.workers.rank * mine, mine)
 
     def advance(self) -> Progress:
         """Make one step. FloatingPointError, and nothing is changed, if a gradient is not finite."""
@@ -368,16 +375,8 @@ class Training:
         a, b = training[self._draws.integers(0, len(training), s.batch)].T  # [B], [B]
         source, target = source_tokens(a, b), target_tokens(a, b)
         n = int((target[:, 1:] != PAD).sum())
-        parts = np.array_split(np.arange(s.batch), s.shards)
-        mine = s.shards // self.workers.count
-        first = self.workers.rank * mine
-
-        def shard(replica: Adder, i: int) -> tuple[Array, Array]:
-            rows = parts[first + i]
-            return self._gradient(replica, first + i, source[rows], target[rows], n)
-
         try:
-            done = self._replicas.run(shard)
+            done = self._crew.run(self.step, source, target, n)
             flat = self.workers.total(_sum([gradient for gradient, _ in done]))  # eq. shards
             loss = self.workers.total(_sum([loss for _, loss in done]))
             self._set_gradients(flat)
@@ -398,21 +397,6 @@ class Training:
             p.grad = flat[at : at + p.size].reshape(p.shape)
             at += p.size
 
-    def _gradient(
-        self, replica: Adder, shard: int, source: Ints, target: Ints, n: int
-    ) -> tuple[Array, Array]:
-        """One shard's share of the batch's gradient, end to end, and of its loss."""
-        if self.settings.dropout:
-            replica.seed_generators(self.root.substream(f"dropout {self.step} {shard}"))
-        parameters = list(self._replicas.parameters[id(replica)])
-        for p in parameters:
-            p.grad = None
-        logits = replica.forward(source, target[:, :-1])  # [b, 5, 14]
-        total = cross_entropy(logits, target[:, 1:], ignore=PAD, reduction="sum")
-        (total * (1.0 / n)).backward()
-        grads = [p.grad.reshape(-1) for p in parameters if p.grad is not None]
-        return np.concatenate(grads), np.array([total.item() / n])
-
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all that the run depends on to a safetensors file, all or nothing."""
         arrays = {f"model/{name}": array for name, array in self.model.state_dict().items()}
@@ -427,11 +411,11 @@ class Training:
 
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], threads: int = 1, workers: Workers | None = None
+        cls, path: str | os.PathLike[str], processes: int = 1, workers: Workers | None = None
     ) -> Training:
         """Go on with the run in a file. CheckpointError for one that is damaged or does not fit."""
         arrays, texts, settings = _read(path)
-        run = cls(settings, threads, workers)
+        run = cls(settings, processes, workers)
         try:
             run.model.load_state_dict(_part(arrays, "model/"))
             run.optimizer.load_state_dict(_part(arrays, "optimizer/"))
@@ -444,39 +428,193 @@ class Training:
         return run
 
 
-class _Replicas:
-    """The model and copies of it that share its numbers, one for each thread."""
+def _shard_gradient(
+    model: Adder, settings: Settings, step: int, shard: int, source: Ints, target: Ints, n: int
+) -> tuple[Array, Array]:
+    """One shard's share of the batch's gradient, all parameters end to end, and of its loss [1]."""
+    if settings.dropout:
+        model.seed_generators(PCG32(settings.seed).substream(f"dropout {step} {shard}"))
+    rows = np.array_split(np.arange(settings.batch), settings.shards)[shard]
+    parameters = list(model.parameters())
+    for p in parameters:
+        p.grad = None
+    logits = model.forward(source[rows], target[rows, :-1])  # [b, 5, 14]
+    total = cross_entropy(logits, target[rows, 1:], ignore=PAD, reduction="sum")
+    (total * (1.0 / n)).backward()
+    grads = [p.grad.reshape(-1) for p in parameters if p.grad is not None]
+    return np.concatenate(grads), np.array([total.item() / n])
 
-    def __init__(self, model: Adder, threads: int, shards: int) -> None:
-        if threads < 1:
-            raise ValueError(f"threads is at least 1, got {threads}")
-        self.shards = shards
-        self.threads = min(threads, shards) if _blas() is not None else 1
-        models = [model, *(copy.deepcopy(model) for _ in range(self.threads - 1))]
-        self.models = models
-        self.parameters = {id(m): list(m.parameters()) for m in models}
 
-    def run(self, work: Callable[[Adder, int], tuple[Array, Array]]) -> list[tuple[Array, Array]]:
-        """work(replica, shard) for each shard, in threads where there are some; in order."""
-        if self.threads == 1:
-            with _one_blas_thread():  # else the last bits would depend on how BLAS divides the work
-                return [work(self.models[0], i) for i in range(self.shards)]
-        own = self.parameters[id(self.models[0])]
-        for replica in self.models[1:]:
-            for p, q in zip(own, self.parameters[id(replica)], strict=True):
-                q.data = p.data
+class _Board:
+    """The memory that a crew shares, as arrays."""
 
-        def line(t: int) -> list[tuple[Array, Array]]:
-            return [work(self.models[t], i) for i in range(t, self.shards, self.threads)]
+    def __init__(self, memory: Any, settings: Settings, size: int, shards: int) -> None:
+        at = 0
 
-        with _one_blas_thread():
-            lines = list(_pool(self.threads).map(line, range(self.threads)))
-        return [lines[i % self.threads][i // self.threads] for i in range(self.shards)]
+        def take(dtype: type[np.generic], *shape: int) -> Array:
+            nonlocal at
+            array = np.frombuffer(memory, dtype, math.prod(shape), at).reshape(shape)
+            at += -(-array.nbytes // 64) * 64
+            return array
+
+        self.parameters = take(np.float32, size)
+        self.gradients = take(np.float32, shards, size)
+        self.losses = take(np.float64, shards, 1)
+        self.source = take(np.int64, settings.batch, 2 * DIGITS + 1)
+        self.target = take(np.int64, settings.batch, DIGITS + 3)
+
+    @staticmethod
+    def bytes(settings: Settings, size: int, shards: int) -> int:
+        return 4 * size * (1 + shards) + 8 * shards + 8 * settings.batch * (3 * DIGITS + 4) + 5 * 64
+
+
+class _Crew:
+    """This process and its children, which compute the shards from `first` on."""
+
+    def __init__(
+        self, model: Adder, settings: Settings, processes: int, first: int, shards: int
+    ) -> None:
+        if processes < 1:
+            raise ValueError(f"processes is at least 1, got {processes}")
+        self.model, self.settings, self.first, self.shards = model, settings, first, shards
+        self.parameters = list(model.parameters())
+        self.size = sum(p.size for p in self.parameters)
+        self.count = min(processes, shards)
+        self.children: list[subprocess.Popen[str]] = []  # started when they are needed
+
+    def run(self, step: int, source: Ints, target: Ints, n: int) -> list[tuple[Array, Array]]:
+        """The gradient and the loss of each shard, in order. RuntimeError if a child has died."""
+
+        def work(i: int) -> tuple[Array, Array]:
+            shard = self.first + i
+            return _shard_gradient(self.model, self.settings, step, shard, source, target, n)
+
+        with _one_blas_thread():  # else the last bits would depend on how BLAS divides the work
+            if self.count == 1:
+                return [work(i) for i in range(self.shards)]
+            try:
+                if not self.children:
+                    self._start()
+                np.concatenate(
+                    [p.data.reshape(-1) for p in self.parameters], out=self.board.parameters
+                )
+                self.board.source[...], self.board.target[...] = source, target
+                for c, child in enumerate(self.children, 1):
+                    shards = list(range(c, self.shards, self.count))
+                    _tell(child, {"step": step, "n": n, "shards": shards})
+                own = {i: work(i) for i in range(0, self.shards, self.count)}
+                for child in self.children:
+                    _hear(child, "done")
+            except BaseException:
+                self.stop()  # the next step starts new ones
+                raise
+            return [
+                own[i] if i in own else (self.board.gradients[i], self.board.losses[i])
+                for i in range(self.shards)
+            ]
+
+    def _start(self) -> None:
+        """Start the children and wait until they are ready."""
+        folder = (
+            "/dev/shm" if os.path.isdir("/dev/shm") else None
+        )  # memory, where there is such a place
+        number, path = tempfile.mkstemp(prefix="tinyllm-", dir=folder)
+        try:
+            os.ftruncate(number, _Board.bytes(self.settings, self.size, self.shards))
+            self.board = _Board(mmap.mmap(number, 0), self.settings, self.size, self.shards)
+            environment = {
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(place or os.getcwd() for place in sys.path),
+                "OPENBLAS_NUM_THREADS": "1",
+                "OMP_NUM_THREADS": "1",
+                "MKL_NUM_THREADS": "1",
+            }
+            for _ in range(self.count - 1):
+                child = subprocess.Popen(
+                    [sys.executable, "-c", "from tinyllm.addition import _child; _child()"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    env=environment,
+                )
+                self.children.append(child)
+                weakref.finalize(self, _end, child)
+            facts = {"settings": asdict(self.settings), "path": path, "size": self.size}
+            for child in self.children:
+                _tell(child, facts | {"shards": self.shards, "first": self.first})
+            for child in self.children:
+                _hear(child, "ready")
+        finally:
+            os.close(number)
+            with suppress(OSError):
+                os.unlink(path)  # what is mapped stays until the last process has gone
+
+    def stop(self) -> None:
+        """End the children."""
+        for child in self.children:
+            _end(child)
+        self.children = []
+
+
+def _child() -> None:
+    """Compute shards as the parent asks, until it closes the pipe."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    facts = json.loads(sys.stdin.readline())
+    settings = Settings(**facts["settings"])
+    with open(facts["path"], "r+b") as file:
+        memory = mmap.mmap(file.fileno(), 0)
+    board = _Board(memory, settings, facts["size"], facts["shards"])
+    model, at = Adder(settings), 0
+    for p in model.parameters():
+        p.data = board.parameters[at : at + p.size].reshape(p.shape)
+        at += p.size
+    print("ready", flush=True)
+    for line in sys.stdin:
+        order, answer = json.loads(line), "done"
+        try:
+            for i in order["shards"]:
+                shard = facts["first"] + i
+                found = _shard_gradient(
+                    model, settings, order["step"], shard, board.source, board.target, order["n"]
+                )
+                board.gradients[i], board.losses[i] = found
+        except Exception as error:
+            answer = f"{type(error).__name__}: {error}"
+        print(answer, flush=True)
+
+
+def _tell(child: subprocess.Popen[str], message: dict[str, Any]) -> None:
+    assert child.stdin is not None
+    try:
+        child.stdin.write(json.dumps(message) + "\n")
+        child.stdin.flush()
+    except OSError:
+        raise RuntimeError("a child process has died") from None
+
+
+def _hear(child: subprocess.Popen[str], wanted: str) -> None:
+    assert child.stdout is not None
+    answer = child.stdout.readline().strip()
+    if answer != wanted:
+        raise RuntimeError(f"a child process has {f'failed: {answer}' if answer else 'died'}")
+
+
+def _end(child: subprocess.Popen[str]) -> None:
+    for pipe in (child.stdin, child.stdout):
+        with suppress(OSError):
+            if pipe is not None:
+                pipe.close()
+    try:
+        child.wait(timeout=5)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
 
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="shard")
+    return ThreadPoolExecutor(threads, thread_name_prefix="sums")
 
 
 @cache

@@ -73,7 +73,7 @@ HELP = {
     "beta2": "how slowly AdamW forgets squares of gradients",
     "clip": "greatest length of a gradient",
     "seed": "runs of one seed are equal to the last bit",
-    "shards": "parts of a batch that threads or processes share",
+    "shards": "parts of a batch that processes or workers share",
 }
 
 
@@ -100,7 +100,7 @@ def _add_train(commands: Any) -> None:
     _add_run(train)
     train.add_argument("--resume", action="store_true", help="go on with the run in the folder")
     train.add_argument("--force", action="store_true", help="begin anew where a run is already")
-    train.add_argument("--threads", type=_count, help="default: one a core, at most one a shard")
+    train.add_argument("--processes", type=_count, help="default: one a core, at most one a shard")
     train.add_argument("--evaluate-every", type=_count, default=100, metavar="STEPS", help="steps")
     train.add_argument("--save-every", type=_count, default=200, metavar="STEPS", help="steps")
     train.add_argument(
@@ -241,8 +241,8 @@ def _begin(options: argparse.Namespace, workers: Workers) -> Training:
                     f"--run DIR takes another folder"
                 )
             settings = Settings(**given)
-            return Training(settings, _threads(options, settings.shards, workers), workers)
-        run = Training.load(path, _threads(options, 1 << 20, workers), workers)
+            return Training(settings, _processes(options, settings.shards, workers), workers)
+        run = Training.load(path, _processes(options, 1 << 20, workers), workers)
     except FileNotFoundError:
         raise WrongUseError(f"no checkpoint at {path}, so there is nothing to resume") from None
     except (ValueError, OSError) as error:  # CheckpointError is a ValueError
@@ -257,9 +257,9 @@ def _begin(options: argparse.Namespace, workers: Workers) -> Training:
     return run
 
 
-def _threads(options: argparse.Namespace, shards: int, workers: Workers) -> int:
+def _processes(options: argparse.Namespace, shards: int, workers: Workers) -> int:
     most = max(1, _cores() // workers.count)
-    return int(options.threads or min(most, max(1, shards // workers.count)))
+    return int(options.processes or min(most, max(1, shards // workers.count)))
 
 
 def _loop(

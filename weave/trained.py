@@ -47,9 +47,8 @@ def checkpoint() -> Path:
 
 
 def _train(folder: Path, path: Path) -> None:
-    run = Training(
-        SETTINGS, threads=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    )
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+    run = Training(SETTINGS, processes=cores)
     asked = addition.pairs()[1][:1000]
     losses, shares = [], []
     while run.step < SETTINGS.steps:

@@ -1,6 +1,7 @@
 # Tangled from book/5-transformer/MS-L5-addition.md
 """MS-L5: tokens, model, training and writing, without a long run."""
 
+import gc
 import threading
 
 import numpy as np
@@ -256,11 +257,11 @@ def test_batches_are_for_training(monkeypatch):
     run = Training(Settings(**{**SMALL, "batch": 200}))
     drawn = []
 
-    def shard(replica, i, source, target, n):
+    def shards(step, source, target, n):
         drawn.append(source)
-        return np.zeros(sum(p.size for p in run.model.parameters()), "f4"), np.zeros(1)
+        return [(np.zeros(sum(p.size for p in run.model.parameters()), "f4"), np.zeros(1))]
 
-    monkeypatch.setattr(run, "_gradient", shard)
+    monkeypatch.setattr(run._crew, "run", shards)
     monkeypatch.setattr(run.optimizer, "step", lambda: None)
     curve(run, 30)
     a, b = np.array([parse(text(line)) for line in np.concatenate(drawn)]).T
@@ -290,14 +291,31 @@ def same(one, two):
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
-def test_threads_change_no_bit(dropout):
+def test_processes_change_no_bit(dropout):
     settings = Settings(**{**SMALL, "shards": 4}, dropout=dropout)
-    one, two, three = (Training(settings, threads) for threads in (1, 2, 3))
+    one, two, three = (Training(settings, processes) for processes in (1, 2, 3))
     want = curve(one, 6)
     assert curve(two, 6) == want
     assert curve(three, 6) == want
     same(one, two)
     same(one, three)
+
+
+def test_a_child_that_dies():
+    run, alone = Training(Settings(**SMALL), processes=2), Training(Settings(**SMALL))
+    want = curve(alone, 4)
+    assert curve(run, 2) == want[:2]
+    (child,) = run._crew.children
+    child.kill()
+    child.wait()
+    with pytest.raises(RuntimeError, match="a child process has died"):
+        run.advance()
+    assert run.step == 2
+    assert curve(run, 2) == want[2:]
+    (child,) = run._crew.children
+    del run
+    gc.collect()
+    assert child.returncode == 0  # it left when its pipe was closed
 
 
 class Together(Workers):
@@ -376,7 +394,7 @@ def test_resume_to_the_same_bits(tmp_path):
     got = curve(broken, 4)
     broken.save(path)
     curve(broken, 2)  # goes on after saving: what is saved does not change
-    resumed = Training.load(path, threads=2)
+    resumed = Training.load(path, processes=2)
     assert resumed.step == 4
     assert resumed.settings == settings
     assert got + curve(resumed, 5) == want
@@ -447,8 +465,8 @@ def test_settings():
         with pytest.raises(ValueError, match=message):
             Settings(**wrong)
     assert Settings(lr=1).lr == 1
-    with pytest.raises(ValueError, match="threads is at least 1"):
-        Training(Settings(**SMALL), threads=0)
+    with pytest.raises(ValueError, match="processes is at least 1"):
+        Training(Settings(**SMALL), processes=0)
 
 
 @pytest.fixture(scope="module")

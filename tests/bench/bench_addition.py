@@ -1,6 +1,7 @@
 # Tangled from book/5-transformer/MS-L5-addition.md
 """MS-L5 against torch: a training step, beam search, memory; and where the time of a step goes."""
 
+import ctypes
 import gc
 import statistics
 import subprocess
@@ -88,7 +89,7 @@ def torch_step(s):
 
 def steps():
     settings = Settings()
-    return Training(settings, threads=THREADS).advance, torch_step(settings)
+    return Training(settings, processes=THREADS).advance, torch_step(settings)
 
 
 def torch_beams(twin, source, width=4):
@@ -182,7 +183,7 @@ def profile(repeats):
     for owner, name, old in undo:
         setattr(owner, name, old)
     clock.spent["the rest: sums, the walk back, Python"] = total - sum(clock.spent.values())
-    print(f"where a step's time goes, one thread, {total / repeats * 1e3:.1f} ms:")
+    print(f"where a step's time goes, one process, {total / repeats * 1e3:.1f} ms:")
     for label, spent in sorted(clock.spent.items(), key=lambda item: -item[1]):
         print(f"  {label:40} {spent / total:5.0%}")
 
@@ -193,6 +194,7 @@ def memory_of(which):
     step = Training(settings).advance if which == "tinyllm" else torch_step(settings)
     addition.pairs()
     gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what was freed would be used again, unseen
     Path("/proc/self/clear_refs").write_text("5")  # the peak is forgotten
     before = status("VmRSS")
     for _ in range(3):
@@ -228,11 +230,14 @@ def seconds(call):
 
 
 def compare(name, repeats, mine, its):
-    for call in (mine, its):
-        for _ in range(3):
-            call()
-    times = [(seconds(mine), seconds(its)) for _ in range(repeats)]
-    a, b = (statistics.median(column) * 1e3 for column in zip(*times, strict=True))
+    """Medians of calls in blocks: after a call, torch's threads go on spinning for a while."""
+    times = {mine: [], its: []}
+    for _ in range(4):
+        for call, column in times.items():
+            for _ in range(3):
+                call()
+            column += [seconds(call) for _ in range(max(1, repeats // 4))]
+    a, b = (statistics.median(column) * 1e3 for column in times.values())
     print(f"{name:24} tinyllm {a:8.1f} ms   torch {b:8.1f} ms   ratio {a / b:.2f}")
 
 

@@ -111,7 +111,7 @@ def test_seeds(tmp_path):
         assert train(tmp_path / name, "--seed", str(seed), "--dropout", "0.1") == 0
     same_run(tmp_path / "one", tmp_path / "two")
     assert metrics(tmp_path / "one") != metrics(tmp_path / "three")
-    assert train(tmp_path / "four", "--seed", "5", "--dropout", "0.1", "--threads", "2") == 0
+    assert train(tmp_path / "four", "--seed", "5", "--dropout", "0.1", "--processes", "2") == 0
     same_run(tmp_path / "one", tmp_path / "four")
 
 
@@ -144,7 +144,7 @@ def test_wrong_use_of_train(tmp_path, capsys, monkeypatch):
     refused(capsys, [*base, "--resume"], "no safetensors file, or cut off")
     for bad in (
         ["--steps", "many"],
-        ["--threads", "0"],
+        ["--processes", "0"],
         ["--colour", "red"],
         ["--save-every", "0"],
     ):

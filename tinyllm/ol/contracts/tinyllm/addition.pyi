@@ -158,9 +158,9 @@ class Progress(NamedTuple):
     rate: float
 
 class Training:
-    """A run, step by step. Neither `threads`, by which shards of a batch are computed at the same time,
-    nor `workers`, among which they are divided, changes a bit. ValueError if the number of workers
-    does not divide the number of shards."""
+    """A run, step by step. Neither `processes`, children of this one that compute shards of a batch at
+    the same time, nor `workers`, among which the shards are divided, changes a bit. ValueError if the
+    number of workers does not divide the number of shards."""
 
     settings: Settings
     model: Adder
@@ -170,16 +170,16 @@ class Training:
     workers: Workers
 
     def __init__(
-        self, settings: Settings, threads: int = 1, workers: Workers | None = None
+        self, settings: Settings, processes: int = 1, workers: Workers | None = None
     ) -> None: ...
     def advance(self) -> Progress:
-        """Make one step. If it fails, because a gradient is not finite (FloatingPointError) or a worker
-        is gone, the run is as it was after the step before."""
+        """Make one step. If it fails, because a gradient is not finite (FloatingPointError), a child has
+        died (RuntimeError) or a worker is gone, the run is as it was after the step before."""
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write parameters, optimiser, generator, step and settings, all or nothing."""
     @classmethod
     def load(
-        cls, path: str | os.PathLike[str], threads: int = 1, workers: Workers | None = None
+        cls, path: str | os.PathLike[str], processes: int = 1, workers: Workers | None = None
     ) -> Training:
         """Go on with the run in a file, to the same bits. CheckpointError for a file that is damaged or
         does not fit, OSError for one that cannot be read."""
