@@ -12,7 +12,6 @@ import math
 import mmap
 import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
@@ -237,19 +236,39 @@ class Adder(Module):
 
     def writer(self, source: ArrayLike) -> Callable[[Ints, Ints], Array]:
         """The step function of `greedy_search` and `beam_search` for these sources [B, Ts]."""
+        return _Writer(self, source)
+
+
+class _Writer:
+    """L5.6's step function for some sources: log-probabilities of the next token."""
+
+    def __init__(self, model: Adder, source: ArrayLike) -> None:
+        self.model = model
         with no_grad():
-            memory, mask = self.encode(source)
+            memory, mask = model.encode(source)
+        self.unread = model.transformer.decoder.begin(memory, mask)
+        self.cache, self.names = self.unread, np.arange(len(memory))
 
-        def step(prefixes: Ints, rows: Ints) -> Array:
-            with no_grad():
-                own = None if mask is None else mask[rows]
-                states = self.decode(prefixes, Tensor(memory.data[rows]), own)  # [N, t, d]
-                logits = self.output.forward(Tensor(states.data[:, -1]))  # [N, 14]
-            log_probs = log_softmax(logits.data)
-            log_probs[:, [PLUS, PAD, START, *([END] if prefixes.shape[1] == 1 else [])]] = -np.inf
-            return log_probs
-
-        return step
+    def __call__(self, prefixes: Ints, rows: Ints) -> Array:
+        names, beginnings = rows, rows  # [N]
+        for tokens in prefixes.T:
+            names, beginnings = names * N_TOKENS + tokens, names
+        order = np.argsort(self.names)
+        at = np.searchsorted(self.names, beginnings, sorter=order)
+        at = order[np.minimum(at, len(order) - 1)]
+        t = prefixes.shape[1] - 1
+        if self.cache.length == t and (self.names[at] == beginnings).all():
+            cache, new = self.cache.select(at), prefixes[:, t:]
+        else:
+            cache, new, t = self.unread.select(rows), prefixes, 0
+        with no_grad():
+            x = self.model.positions.forward(self.model.target.forward(new), t)
+            states, self.cache = self.model.transformer.decoder.extend(x, cache)
+            logits = self.model.output.forward(Tensor(states.data[:, -1]))  # [N, 14]
+        self.names = names
+        log_probs = log_softmax(logits.data)
+        log_probs[:, [PLUS, PAD, START, *([END] if prefixes.shape[1] == 1 else [])]] = -np.inf
+        return log_probs
 
 
 # ---- what it writes
@@ -536,6 +555,7 @@ class _Crew:
                     stdout=subprocess.PIPE,
                     text=True,
                     env=environment,
+                    start_new_session=True,  # Ctrl-C is for the parent
                 )
                 self.children.append(child)
                 weakref.finalize(self, _end, child)
@@ -558,8 +578,6 @@ class _Crew:
 
 def _child() -> None:
     """Compute shards as the parent asks, until it closes the pipe."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
     facts = json.loads(sys.stdin.readline())
     settings = Settings(**facts["settings"])
     with open(facts["path"], "r+b") as file:

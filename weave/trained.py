@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -25,13 +25,27 @@ EVERY = 25  # steps between evaluations
 
 def _folder() -> Path:
     """build/addition-HASH; the hash is that of every module that such a run imports."""
-    root = Path(tinyllm.__file__).parent
+    root = Path(tinyllm.__file__).parent.parent
     code = hashlib.sha256(repr(SETTINGS).encode())
-    for name, module in sorted(sys.modules.items()):
-        file = getattr(module, "__file__", None)
-        if name.startswith("tinyllm.") and file and root in Path(file).parents:
-            code.update(name.encode() + Path(file).read_bytes())
-    return root.parent / "build" / f"addition-{code.hexdigest()[:16]}"
+    for path in _imported(root, "tinyllm.addition"):
+        code.update(path.read_bytes())
+    return root / "build" / f"addition-{code.hexdigest()[:16]}"
+
+
+def _imported(root: Path, *names: str) -> list[Path]:
+    """The files of these modules of the package, and of those that they import, directly or not."""
+    found: dict[str, Path] = {}
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        path = root / (name.replace(".", "/") + ".py")
+        if name in found or not path.exists():
+            continue
+        found[name] = path
+        waiting += re.findall(
+            r"^\s*(?:from|import) (tinyllm\.[\w.]+)", path.read_text("utf-8"), re.M
+        )
+    return [found[name] for name in sorted(found)]
 
 
 @cache

@@ -494,6 +494,24 @@ def test_exact_match_is_greedy(half_trained):
     assert exact_match(half_trained, asked) == sum(right) / 400
 
 
+def test_writer_is_a_function(half_trained):
+    """What is answered depends on the prefix alone, whatever was asked before."""
+    source, _ = batch(6)
+    source[4, 5:] = PAD
+    rng, step = np.random.default_rng(0), half_trained.writer(source)
+    asked = [1, 2, 3, 4, 2, 3, 3, 5, 1, 2, 4, 5]
+    for n, t in zip([6, 9, 9, 5, 8, 8, 20, 4, 3, 3, 1, 1], asked, strict=True):
+        rows, prefixes = rng.integers(0, 6, n), rng.integers(0, 3, (n, t))
+        prefixes[:, 0] = START
+        got = step(prefixes, rows)
+        logits = half_trained(source[rows], prefixes).data[:, -1]
+        never = [PLUS, PAD, START, *([END] if t == 1 else [])]
+        assert (got[:, never] == -np.inf).all()
+        may = np.delete(np.arange(N_TOKENS), never)
+        want = log_softmax(logits)[:, may]
+        np.testing.assert_allclose(got[:, may], want, rtol=1e-4, atol=1e-5)
+
+
 def test_translate(half_trained):
     n = CHUNK + 30
     source, _ = batch(n)
