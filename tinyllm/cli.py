@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
@@ -57,6 +58,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # whoever reads has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a disk that is full, for one
+        print(f"tinyllm: {error}", file=sys.stderr)
+        return 1
 
 
 HELP = {
@@ -179,10 +183,12 @@ def _train(options: argparse.Namespace) -> int:
         except (FloatingPointError, RuntimeError, ConnectionError) as error:
             failed = error
         finally:
-            if chief or failed:  # if another worker is gone, it may have been the chief
-                _save(run, options.run, metrics)
-            metrics.close()
-            bar.close()
+            try:
+                if chief or failed:  # if another worker is gone, it may have been the chief
+                    _save(run, options.run, metrics)
+            finally:
+                metrics.close()
+                bar.close()
     path = options.run / CHECKPOINT
     if failed:
         print(f"tinyllm: step {run.step + 1} failed: {failed}", file=sys.stderr)
@@ -241,6 +247,7 @@ def _begin(options: argparse.Namespace, workers: Workers) -> Training:
                     f"--run DIR takes another folder"
                 )
             settings = Settings(**given)
+            options.run.mkdir(parents=True, exist_ok=True)
             return Training(settings, _processes(options, settings.shards, workers), workers)
         run = Training.load(path, _processes(options, 1 << 20, workers), workers)
     except FileNotFoundError:
@@ -387,8 +394,8 @@ MOST_ON_A_PAGE = 50
 
 def _translate(options: argparse.Namespace) -> int:
     numbers = np.array(_numbers(options.sums)).reshape(-1, 2)
-    if options.alpha < 0:
-        raise WrongUseError(f"--alpha is at least 0, got {options.alpha}")
+    if not 0 <= options.alpha < math.inf:
+        raise WrongUseError(f"--alpha is a finite number of at least 0, got {options.alpha}")
     if options.attention is not None and len(numbers) > MOST_ON_A_PAGE:
         raise WrongUseError(f"--attention shows up to {MOST_ON_A_PAGE} sums, got {len(numbers)}")
     path = options.run / CHECKPOINT

@@ -1,6 +1,7 @@
 # Tangled from book/workshop/command.md
 """The command tinyllm: options, files, signals, resuming, several processes, pictures."""
 
+import errno
 import json
 import os
 import re
@@ -140,6 +141,8 @@ def test_wrong_use_of_train(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     refused(capsys, [*base, "--ddp"], "--ddp wants RANK in the environment: start it by torchrun")
     assert not (tmp_path / "r").exists()
+    (tmp_path / "file").touch()
+    refused(capsys, ["train", "transformer", "--run", str(tmp_path / "file" / "r")], "directory")
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "checkpoint.safetensors").write_bytes(b"hello")
     refused(capsys, [*base, "--resume"], "no safetensors file, or cut off")
@@ -202,6 +205,25 @@ def test_a_step_that_fails(tmp_path, capsys, monkeypatch):
     monkeypatch.undo()
     assert train(tmp_path / "r", "--resume") == 0
     assert train(tmp_path / "s") == 0
+    same_run(tmp_path / "r", tmp_path / "s")
+
+
+def test_a_disk_that_is_full(tmp_path, capsys, monkeypatch):
+    assert train(tmp_path / "r", "--save-every", "5", steps=12) == 0
+    real = os.fsync
+
+    def fsync(number):
+        if (tmp_path / "s" / "metrics.jsonl").exists() and len(metrics(tmp_path / "s")) > 8:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(number)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    capsys.readouterr()
+    assert train(tmp_path / "s", "--save-every", "5", steps=12) == 1
+    assert "tinyllm: [Errno 28] No space left on device" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert Training.load(tmp_path / "s" / "checkpoint.safetensors").step == 5
+    assert train(tmp_path / "s", "--resume", steps=12) == 0
     same_run(tmp_path / "r", tmp_path / "s")
 
 
@@ -353,7 +375,8 @@ def test_wrong_use_of_translate(trained, tmp_path, capsys, monkeypatch):
     refused(capsys, base, r"line 3: wants two numbers .* got '3\*3'")
     monkeypatch.setattr(sys, "stdin", iter_file(""))
     refused(capsys, base, "nothing to translate")
-    refused(capsys, [*base, "--alpha", "-1", "1+1"], "--alpha is at least 0, got -1.0")
+    for bad in ("-1", "nan", "inf"):
+        refused(capsys, [*base, f"--alpha={bad}", "1+1"], "--alpha is a finite .*, got ")
     refused(
         capsys,
         ["translate", "--run", str(tmp_path / "no"), "1+1"],
