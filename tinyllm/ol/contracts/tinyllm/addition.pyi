@@ -39,16 +39,15 @@ Array: TypeAlias = NDArray[Any]
 Ints: TypeAlias = NDArray[int64]
 Mask: TypeAlias = NDArray[bool_]
 
-TOKENS: str
+TOKENS: str = "0123456789+"
 """The characters of tokens 0 to 10: the digits, then the plus sign."""
-PLUS: int
-PAD: int
-START: int
-END: int
-N_TOKENS: int
-DIGITS: int
-CHUNK: int
-FORMAT: str
+PLUS: int = 10
+PAD: int = 11
+START: int = 12
+END: int = 13
+N_TOKENS: int = 14
+DIGITS: int = 3
+"""Of a number; its sum has one more."""
 
 def source_tokens(a: ArrayLike, b: ArrayLike) -> Ints:
     """Tokens of a+b, three digits each, highest first: a [N], b [N] from 0 to 999 -> [N, 7]."""
@@ -142,8 +141,8 @@ class Workers:
     """Processes that train one model together; this one stands for a process alone. Another one has
     the same attributes, and a `total` that waits for all."""
 
-    rank: int
-    count: int
+    rank: int = 0
+    count: int = 1
 
     def total(self, array: Array) -> Array:
         """The sum over all workers of arrays of one shape [...]: the same array in each."""
