@@ -16,6 +16,7 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 
+from tinyllm import checkpoint
 from tinyllm.checkpoint import (
     CheckpointError,
     read_safetensors,
@@ -227,7 +228,7 @@ CHILD = textwrap.dedent(
     """
     import builtins, os, signal, sys
     import numpy as np
-    from tinyllm.checkpoint import write_safetensors
+    from copy_of_checkpoint import write_safetensors
 
     path, moment = sys.argv[1], int(sys.argv[2])
     calls = 0
@@ -273,6 +274,9 @@ CHILD = textwrap.dedent(
 
 
 def test_killed_at_any_moment(tmp_path):
+    # what the tests have imported, which need not be what another process would import
+    code = checkpoint.__loader__.get_source(checkpoint.__name__)
+    (tmp_path / "copy_of_checkpoint.py").write_text(code, encoding="utf-8")
     path = tmp_path / "x.safetensors"
     seen = set()
     for moment in range(1, 100):
@@ -280,7 +284,10 @@ def test_killed_at_any_moment(tmp_path):
         done = subprocess.run(
             [sys.executable, "-c", CHILD, str(path), str(moment)],
             check=False,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)]),
+            },
         )
         w = read_safetensors(path)[0]["w"]
         assert (w == w[0]).all()

@@ -421,6 +421,39 @@ def test_later_targets_change_nothing(norm_first):
         assert (after[:, t:] != before[:, t:]).any(axis=-1).all()
 
 
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_token_by_token(norm_first):
+    decoder = double(Decoder(2, D, H, FF, norm_first=norm_first))
+    memory, source = Tensor(normal(B, TS, D)), padding_mask([7, 3, 1], TS)
+    y, other = normal(B, TT, D, seed=1), normal(B, TT, D, seed=2)
+    for mask in (None, source, source[:1]):
+        want = decoder(Tensor(y), memory, causal_mask(TT), mask).data
+        for pieces in ([1] * TT, [TT], [2, 1, TT - 3], [TT - 1, 1]):
+            cache, at = decoder.begin(memory, mask), 0
+            for n in pieces:
+                assert cache.length == at
+                out, cache = decoder.extend(Tensor(y[:, at : at + n]), cache)
+                close(out.data, want[:, at : at + n])
+                assert not out.requires_grad
+                at += n
+    # the search goes on with the sequences of some inputs, some of them twice
+    _, start = decoder.extend(Tensor(y[:, :2]), decoder.begin(memory, source))
+    for chosen in ([0, 1, 2], [1, 1, 0], [2, 0], [1], [2, 2, 2, 1, 0, 0]):
+        told = np.concatenate([y[chosen, :2], other[np.arange(len(chosen)) % B, 2:]], axis=1)
+        want = decoder(Tensor(told), memory[chosen], causal_mask(TT), source[chosen]).data
+        cache = start.select(chosen)
+        for t in range(2, TT):
+            out, cache = decoder.extend(Tensor(told[:, t : t + 1]), cache)
+            close(out.data, want[:, t : t + 1])
+            order = np.arange(len(chosen))[::-1]  # and their places change
+            cache, told, want = cache.select(order), told[order], want[order]
+    assert start.length == 2  # untouched
+    with pytest.raises(ValueError, match="broadcast"):
+        decoder.begin(memory, causal_mask(TS))
+    with pytest.raises(TypeError, match="a mask is bool here"):
+        decoder.begin(memory, np.ones((B, 1, 1, TS)))
+
+
 def test_cross_attention_reads_the_memory():
     layer = double(DecoderLayer(D, H, FF))
     x, memory = normal(2, TT, D), normal(2, TT, D, seed=1)  # equally long

@@ -14,14 +14,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tinyllm.autograd import is_recording, record
+from tinyllm.autograd import is_recording, no_grad, record
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor
+from tinyllm.xfmr.attention import attention, bool_mask
 from tinyllm.xfmr.mha import MultiHeadAttention
 
 __all__ = [
     "Decoder",
+    "DecoderCache",
     "DecoderLayer",
     "Encoder",
     "EncoderLayer",
@@ -35,6 +37,8 @@ __all__ = [
 ]
 
 Array: TypeAlias = NDArray[Any]
+Mask: TypeAlias = NDArray[np.bool_]
+Pair: TypeAlias = tuple[Array, Array]  # keys and values
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
@@ -256,6 +260,17 @@ def _read(
     return out
 
 
+def _read_cached(
+    reader: MultiHeadAttention, x: Tensor, keys: Array, values: Array, mask: Mask | None
+) -> Tensor:
+    """Attention of x [N, n, d] to projected keys and values [N, T, d]."""
+    q, k, v = (
+        reader.split_heads(a) for a in (reader.q_proj.forward(x), Tensor(keys), Tensor(values))
+    )
+    context = attention(q, k, v, mask, scale=reader.scale)  # [N, H, n, dh]
+    return reader.out_proj.forward(reader.merge_heads(context))
+
+
 class EncoderLayer(Module):
     """Self-attention and a feed-forward network, each added to the stream.
 
@@ -373,6 +388,26 @@ class DecoderLayer(Module):
         out = self._run(x, memory, mask, memory_mask, weights)
         return out, weights[0], weights[1]
 
+    def _extend(
+        self, x: Tensor, memory: Pair, memory_mask: Mask | None, past: Pair, causal: Mask | None
+    ) -> tuple[Tensor, Pair]:
+        """The stream after this layer [N, n, d], and keys and values of all tokens [N, t + n, d]."""
+        grown: list[Array] = []
+
+        def own(a: Tensor) -> Tensor:
+            reader = self.self_attention
+            for before, project in zip(past, (reader.k_proj, reader.v_proj), strict=True):
+                grown.append(np.concatenate([before, project.forward(a).data], axis=1))
+            return _read_cached(reader, a, grown[0], grown[1], causal)
+
+        def reading(a: Tensor) -> Tensor:
+            return _read_cached(self.cross_attention, a, *memory, memory_mask)
+
+        x = _with_sublayer(x, own, self.norm1, self.dropout1, self.norm_first)
+        x = _with_sublayer(x, reading, self.norm2, self.dropout2, self.norm_first)
+        x = _with_sublayer(x, self.feed_forward, self.norm3, self.dropout3, self.norm_first)
+        return x, (grown[0], grown[1])
+
 
 class Encoder(Module):
     """A stack of encoder layers, `layers.0` and so on, and a final `norm`, or None.
@@ -421,6 +456,34 @@ def _count(who: str, n_layers: int) -> range:
     if isinstance(n_layers, bool) or not isinstance(n_layers, int | np.integer) or n_layers < 1:
         raise ValueError(f"{who}: wants a positive int for n_layers, got {n_layers!r}")
     return range(n_layers)
+
+
+class DecoderCache:
+    """What a decoder keeps of N sequences that it reads piece by piece: `Decoder.begin` makes one.
+
+    By layer, the keys and values of each sequence's memory [N, Ts, d] and of its tokens so far [N, t, d].
+    Arrays in a cache are never written to; a cache can be continued in several ways.
+    """
+
+    def __init__(
+        self, memory: list[Pair], mask: Mask | None, tokens: list[Pair], inputs: Array
+    ) -> None:
+        self._memory, self._mask, self._tokens, self._inputs = memory, mask, tokens, inputs
+
+    @property
+    def length(self) -> int:
+        """How many tokens of each sequence have been read."""
+        return int(self._tokens[0][0].shape[1])
+
+    def select(self, sequences: ArrayLike) -> DecoderCache:
+        """A cache of these sequences [M], each a number from 0 to N - 1 and as often as wanted."""
+        chosen = np.asarray(sequences, np.intp)
+        inputs, memory, mask = self._inputs[chosen], self._memory, self._mask
+        if not np.array_equal(inputs, self._inputs):
+            memory = [(k[chosen], v[chosen]) for k, v in memory]
+            mask = None if mask is None else mask[chosen]
+        tokens = [(k[chosen], v[chosen]) for k, v in self._tokens]
+        return DecoderCache(memory, mask, tokens, inputs)
 
 
 class Decoder(Module):
@@ -484,6 +547,38 @@ class Decoder(Module):
         weights: list[Tensor] = []
         out = self._run(x, memory, mask, memory_mask, weights)
         return out, weights[0::2], weights[1::2]
+
+    def begin(self, memory: Tensor, memory_mask: ArrayLike | None = None) -> DecoderCache:
+        """A cache of B sequences without a token that read memory [B, Ts, d_model].
+
+        `memory_mask` hides keys, the same ones from every token: bool, broadcasts to [B, 1, 1, Ts].
+        """
+        B, Ts, d = memory.shape
+        pairs, nothing = [], np.empty((B, 0, d), memory.dtype)
+        with no_grad():
+            for layer in self.layers:
+                reader = layer.cross_attention
+                pairs.append(
+                    (reader.k_proj.forward(memory).data, reader.v_proj.forward(memory).data)
+                )
+        mask = None
+        if memory_mask is not None:
+            mask = np.broadcast_to(bool_mask(memory_mask), (B, 1, 1, Ts))
+        return DecoderCache(pairs, mask, [(nothing, nothing)] * len(pairs), np.arange(B))
+
+    def extend(self, x: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
+        """Read the next n tokens x [N, n, d_model]: what `forward` returns for them under a causal mask,
+        [N, n, d_model], and the cache with them. Nothing is recorded, and no attention weight dropped.
+        """
+        t, n = cache.length, x.shape[1]
+        causal = None if n == 1 else np.tri(n, t + n, t, dtype=np.bool_)  # [n, t + n]
+        tokens = []
+        with no_grad():
+            for layer, memory, past in zip(self.layers, cache._memory, cache._tokens, strict=True):
+                x, pair = layer._extend(x, memory, cache._mask, past, causal)
+                tokens.append(pair)
+            out = x if self.norm is None else self.norm.forward(x)
+        return out, DecoderCache(cache._memory, cache._mask, tokens, cache._inputs)
 
 
 class Transformer(Module):

@@ -13,6 +13,7 @@ from tinyllm.xfmr.mha import MultiHeadAttention
 
 __all__ = [
     "Decoder",
+    "DecoderCache",
     "DecoderLayer",
     "Encoder",
     "EncoderLayer",
@@ -193,6 +194,17 @@ class Encoder(Module):
     def attend(self, x: Tensor, mask: ArrayLike | None = None) -> tuple[Tensor, list[Tensor]]:
         """The output of `forward`, and each layer's weights [B, H, T, T]."""
 
+class DecoderCache:
+    """Keys and values of N sequences and of their memories, as `Decoder.begin` and `Decoder.extend`
+    return them. What a cache holds never changes."""
+
+    @property
+    def length(self) -> int:
+        """How many tokens of each sequence have been read."""
+    def select(self, sequences: ArrayLike) -> DecoderCache:
+        """A cache of these sequences [M], numbers from 0 to N - 1, in any order, some several times or
+        not at all."""
+
 class Decoder(Module):
     """n_layers decoder layers that read the same memory, and a final `norm` or None, as in Encoder."""
 
@@ -229,6 +241,13 @@ class Decoder(Module):
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The output of `forward`; by layer, weights [B, H, Tt, Tt] and cross-attention's
         [B, H, Tt, Ts]."""
+    def begin(self, memory: Tensor, memory_mask: ArrayLike | None = None) -> DecoderCache:
+        """A cache of B sequences without a token, for memory [B, Ts, d_model] and a bool mask that
+        broadcasts to [B, 1, 1, Ts]. TypeError for a mask that is not bool, ValueError for its shape."""
+    def extend(self, x: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
+        """The next n >= 1 tokens x [N, n, d_model] of the cache's sequences: `forward`'s output for
+        them under a causal mask [N, n, d_model], and the cache that has read them. Nothing is recorded;
+        for evaluation mode, no attention weight is dropped."""
 
 class Transformer(Module):
     """`encoder` and `decoder`; takes and returns vectors. With final_norm=True it is

@@ -1,0 +1,256 @@
+# Tangled from book/5-transformer/MS-L5-addition.md
+"""MS-L5 against torch: a training step, beam search, memory; and where the time of a step goes."""
+
+import ctypes
+import gc
+import subprocess
+import sys
+import time
+import warnings
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import tinyllm.nn
+import tinyllm.train
+import tinyllm.xfmr.attention
+import tinyllm.xfmr.layers
+import tinyllm.xfmr.mha
+from tinyllm import addition
+from tinyllm.addition import END, N_TOKENS, START, Adder, Settings, Training
+from tinyllm.xfmr.positions import sinusoidal
+
+THREADS = 2
+
+
+class Twin(torch.nn.Module):
+    """The same model in torch, eager."""
+
+    def __init__(self, s):
+        super().__init__()
+        self.source = torch.nn.Embedding(N_TOKENS, s.d_model)
+        self.target = torch.nn.Embedding(N_TOKENS, s.d_model)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.transformer = torch.nn.Transformer(
+                s.d_model,
+                s.n_heads,
+                s.n_layers,
+                s.n_layers,
+                s.d_ff,
+                s.dropout,
+                batch_first=True,
+                norm_first=True,
+            )
+        self.output = torch.nn.Linear(s.d_model, N_TOKENS)
+        self.register_buffer("waves", torch.tensor(sinusoidal(16, s.d_model)))
+
+    def encode(self, source):
+        return self.transformer.encoder(self.source(source) + self.waves[: source.shape[1]])
+
+    def decode(self, target, memory):
+        n = target.shape[1]
+        causal = torch.ones(n, n, dtype=torch.bool).triu(1)
+        y = self.target(target) + self.waves[:n]
+        return self.transformer.decoder(y, memory, tgt_mask=causal, tgt_is_causal=True)
+
+    def forward(self, source, target):
+        return self.output(self.decode(target, self.encode(source)))
+
+
+def a_batch(n, seed=0):
+    a, b = np.random.default_rng(seed).integers(0, 1000, (2, n))
+    return addition.source_tokens(a, b), addition.target_tokens(a, b)
+
+
+def torch_step(s):
+    twin = Twin(s)
+    optimizer = torch.optim.AdamW(
+        twin.parameters(), lr=s.lr, betas=(0.9, s.beta2), weight_decay=s.weight_decay
+    )
+    source, target = (torch.tensor(array) for array in a_batch(s.batch))
+
+    def step():
+        optimizer.zero_grad()
+        logits = twin(source, target[:, :-1])
+        loss = torch.nn.functional.cross_entropy(
+            logits.reshape(-1, N_TOKENS), target[:, 1:].reshape(-1)
+        )
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(twin.parameters(), s.clip)
+        optimizer.step()
+
+    return step
+
+
+def steps():
+    settings = Settings()
+    return Training(settings, processes=THREADS).advance, torch_step(settings)
+
+
+def torch_beams(twin, source, width=4):
+    with torch.no_grad():
+        memory = twin.encode(source)
+        tokens = torch.full((len(source), 1, 1), START)
+        totals = torch.zeros(len(source), 1)
+        for _ in range(5):
+            n = tokens.shape[1]
+            states = twin.decode(tokens.flatten(0, 1), memory.repeat_interleave(n, 0))
+            log_probs = torch.log_softmax(twin.output(states[:, -1]), -1)
+            ended = (tokens[:, :, -1:] == END).expand(-1, -1, N_TOKENS)
+            log_probs = log_probs.reshape(-1, n, N_TOKENS).masked_fill(ended, -torch.inf)
+            table = (totals[:, :, None] + log_probs).flatten(1)
+            totals, best = table.topk(width if n > 1 else min(width, N_TOKENS), 1)
+            parents = (best // N_TOKENS)[:, :, None].expand(-1, -1, tokens.shape[2])
+            tokens = torch.cat([tokens.gather(1, parents), (best % N_TOKENS)[:, :, None]], 2)
+    return tokens
+
+
+def beams():
+    model, twin = Adder(Settings()), Twin(Settings()).eval()
+    source, _ = a_batch(1000)
+    ids = torch.tensor(source)
+    return (
+        lambda: addition.translate(model, source, width=4, threads=THREADS),
+        lambda: torch_beams(twin, ids),
+    )
+
+
+LABELS = {
+    "MultiHeadAttention": "attention",
+    "FeedForward": "feed-forward",
+    "LayerNorm": "norm",
+    "Embedding": "tokens, positions",
+    "SinusoidalPositions": "tokens, positions",
+    "Linear": "output",
+}
+
+
+class Clock:
+    """Time by label; a label within another counts for the outer one."""
+
+    def __init__(self):
+        self.spent, self.label = defaultdict(float), None
+
+    def under(self, label, call, *arguments, **options):
+        if self.label is not None:
+            return call(*arguments, **options)
+        self.label, start = label, time.perf_counter()
+        try:
+            return call(*arguments, **options)
+        finally:
+            self.spent[label] += time.perf_counter() - start
+            self.label = None
+
+
+def profile(repeats):
+    run, clock = Training(Settings()), Clock()
+    undo = []
+
+    def replace(owner, name, new):
+        undo.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, new)
+
+    for module in run.model.modules():
+        label = LABELS.get(type(module).__name__)
+        if label is not None:
+            forward = type(module).forward
+            module.forward = partial(clock.under, label, forward, module)
+    real = tinyllm.autograd.record
+
+    def record(data, parents, backward):
+        label = clock.label
+        if label is None:
+            return real(data, parents, backward)
+        return real(data, parents, lambda g: clock.under(label, backward, g))
+
+    for owner in (tinyllm.nn, tinyllm.train, tinyllm.xfmr.layers, tinyllm.xfmr.mha):
+        replace(owner, "record", record)
+    replace(tinyllm.xfmr.attention, "record", record)
+    loss = addition.cross_entropy
+    replace(addition, "cross_entropy", lambda *a, **o: clock.under("loss", loss, *a, **o))
+    clip = addition.clip_grad_norm
+    replace(addition, "clip_grad_norm", lambda *a: clock.under("optimiser", clip, *a))
+    step = run.optimizer.step
+    run.optimizer.step = lambda: clock.under("optimiser", step)
+    run.advance()
+    clock.spent.clear()
+    total = seconds(lambda: [run.advance() for _ in range(repeats)])
+    for owner, name, old in undo:
+        setattr(owner, name, old)
+    clock.spent["the rest: sums, the walk back, Python"] = total - sum(clock.spent.values())
+    print(f"where a step's time goes, one process, {total / repeats * 1e3:.1f} ms:")
+    for label, spent in sorted(clock.spent.items(), key=lambda item: -item[1]):
+        print(f"  {label:40} {spent / total:5.0%}")
+
+
+def memory_of(which):
+    torch.set_num_threads(THREADS)
+    settings = Settings()
+    step = Training(settings).advance if which == "tinyllm" else torch_step(settings)
+    addition.pairs()
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # what was freed would be used again, unseen
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is forgotten
+    before = status("VmRSS")
+    for _ in range(3):
+        step()
+    print((status("VmHWM") - before) / 1024)
+
+
+def status(name):
+    """A size of this process, in KiB."""
+    return int(Path("/proc/self/status").read_text().split(name + ":")[1].split()[0])
+
+
+def memory():
+    found = {}
+    for which in ("tinyllm", "torch"):
+        done = subprocess.run(
+            [sys.executable, __file__, "--memory", which],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found[which] = float(done.stdout)
+    ratio = found["tinyllm"] / found["torch"]
+    print(
+        f"memory of a step: tinyllm {found['tinyllm']:.0f} MiB, torch {found['torch']:.0f} MiB, ratio {ratio:.2f}"
+    )
+
+
+def seconds(call):
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def compare(name, repeats, mine, its):
+    """The fastest of calls in blocks: after a call, torch's threads go on spinning for a while."""
+    times = {mine: [], its: []}
+    for _ in range(4):
+        for call, column in times.items():
+            for _ in range(3):
+                call()
+            column += [seconds(call) for _ in range(max(1, repeats // 4))]
+    a, b = (min(column) * 1e3 for column in times.values())
+    print(f"{name:24} tinyllm {a:8.1f} ms   torch {b:8.1f} ms   ratio {a / b:.2f}")
+
+
+def main(repeats):
+    torch.set_num_threads(THREADS)
+    print(f"fastest of {repeats} runs, float32, {THREADS} threads or processes each")
+    compare("training step", repeats, *steps())
+    compare("beam 4, 1,000 sums", max(3, repeats // 10), *beams())
+    profile(max(3, repeats // 3))
+    memory()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--memory"]:
+        memory_of(sys.argv[2])
+    else:
+        main(int(sys.argv[1]) if len(sys.argv) > 1 else 60)

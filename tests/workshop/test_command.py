@@ -1,0 +1,467 @@
+# Tangled from book/workshop/command.md
+"""The command tinyllm: options, files, signals, resuming, several processes, pictures."""
+
+import errno
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tinyllm import __version__, pictures
+from tinyllm.addition import Training, load_model, source_tokens, text, translate
+from tinyllm.checkpoint import read_safetensors, write_safetensors
+from tinyllm.cli import main
+
+ROOT = Path(__file__).resolve().parents[2]
+TINY = ["--d-model", "16", "--n-heads", "2", "--n-layers", "1", "--d-ff", "32", "--batch", "8"]
+TINY += ["--warmup", "5"]
+
+
+def train(folder, *options, steps=20):
+    arguments = ["train", "transformer", "--run", str(folder), "--steps", str(steps)]
+    return main([*arguments, *TINY, *options])
+
+
+def metrics(folder):
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        del line["seconds"]
+    return lines
+
+
+def same_run(one, two):
+    """Two folders hold the same run, bit for bit."""
+    (a, texts_a), (b, texts_b) = (
+        read_safetensors(f / "checkpoint.safetensors") for f in (one, two)
+    )
+    assert texts_a == texts_b
+    assert a.keys() == b.keys()
+    assert all((a[name] == b[name]).all() for name in a)
+    assert metrics(one) == metrics(two)
+
+
+def start(command, **environment):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1", **environment}
+    return subprocess.Popen(
+        [sys.executable, *map(str, command)],
+        cwd=ROOT,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # as a terminal does, whose Ctrl-C goes to all of a session
+    )
+
+
+def wait_for(condition, process, seconds=120):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def refused(capsys, arguments, message):
+    """Exit status 2, and one line that says why."""
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("tinyllm: ")
+    assert err.count("\n") == 1
+    assert re.search(message, err), err
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("with a space") / "run"
+    assert train(folder) == 0
+    return folder
+
+
+def test_train_writes_its_files(tmp_path, capsys):
+    folder = tmp_path / "a" / "b"
+    assert train(folder, "--evaluate-every", "8") == 0
+    out, err = capsys.readouterr()
+    assert re.fullmatch(r"20 steps, \d+\.\d % of 1,000 held-out sums right: .*safetensors\n", out)
+    assert re.search(
+        r"step  8/20  \d+ steps/s  loss \d\.\d{4}  right \d+\.\d %  \d+:\d\d left\n", err
+    )
+    assert sorted(p.name for p in folder.iterdir()) == [
+        "checkpoint.safetensors",
+        "loss.svg",
+        "metrics.jsonl",
+    ]
+    lines = metrics(folder)
+    assert [line["step"] for line in lines] == list(range(1, 21))
+    assert [line["step"] for line in lines if "exact_match" in line] == [8, 16, 20]
+    assert set(lines[0]) == {"step", "loss", "norm", "rate"}
+    assert Training.load(folder / "checkpoint.safetensors").step == 20
+    ET.fromstring((folder / "loss.svg").read_text())
+
+
+def test_seeds(tmp_path):
+    for name, seed in (("one", 5), ("two", 5), ("three", 6)):
+        assert train(tmp_path / name, "--seed", str(seed), "--dropout", "0.1") == 0
+    same_run(tmp_path / "one", tmp_path / "two")
+    assert metrics(tmp_path / "one") != metrics(tmp_path / "three")
+    assert train(tmp_path / "four", "--seed", "5", "--dropout", "0.1", "--processes", "2") == 0
+    same_run(tmp_path / "one", tmp_path / "four")
+
+
+def test_nothing_is_overwritten(trained, tmp_path, capsys):
+    base = ["train", "transformer", "--run", str(trained)]
+    before = (trained / "checkpoint.safetensors").read_bytes()
+    refused(capsys, [*base, *TINY], "has a run already: --resume .* --force .* --run")
+    refused(
+        capsys, [*base, "--resume", "--seed", "9"], "has --seed 0, not 9: settings cannot change"
+    )
+    refused(capsys, [*base, "--resume", "--d-model", "32"], "has --d-model 16, not 32")
+    assert (trained / "checkpoint.safetensors").read_bytes() == before
+    assert main([*base, "--resume", "--seed", "0"]) == 0  # there is nothing left to do
+    assert "20 steps" in capsys.readouterr().out
+    assert train(tmp_path / "x", steps=6) == 0
+    assert train(tmp_path / "x", "--force", "--seed", "1", steps=7) == 0
+    assert len(metrics(tmp_path / "x")) == 7
+
+
+def test_wrong_use_of_train(tmp_path, capsys, monkeypatch):
+    base = ["train", "transformer", "--run", str(tmp_path / "r")]
+    refused(capsys, [*base, "--resume"], "no checkpoint at .*r/checkpoint.safetensors")
+    refused(capsys, [*base, "--n-heads", "5"], "n_heads is a divisor of d_model=64, got 5")
+    refused(capsys, [*base, "--steps", "50"], "warmup is less than steps=50, got 100")
+    monkeypatch.delenv("RANK", raising=False)
+    refused(capsys, [*base, "--ddp"], "--ddp wants RANK in the environment: start it by torchrun")
+    assert not (tmp_path / "r").exists()
+    (tmp_path / "file").touch()
+    refused(capsys, ["train", "transformer", "--run", str(tmp_path / "file" / "r")], "directory")
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / "checkpoint.safetensors").write_bytes(b"hello")
+    refused(capsys, [*base, "--resume"], "no safetensors file, or cut off")
+    for bad in (
+        ["--steps", "many"],
+        ["--processes", "0"],
+        ["--colour", "red"],
+        ["--save-every", "0"],
+    ):
+        with pytest.raises(SystemExit) as caught:
+            main([*base, *bad])
+        assert caught.value.code == 2
+        assert bad[0] in capsys.readouterr().err
+    for bad in ([], ["train"], ["train", "bert"], ["sing"]):
+        with pytest.raises(SystemExit) as caught:
+            main(bad)
+        assert caught.value.code == 2
+
+
+def test_help_and_version(capsys):
+    for arguments in (["--help"], ["train", "--help"], ["translate", "--help"], ["--version"]):
+        with pytest.raises(SystemExit) as caught:
+            main(arguments)
+        assert caught.value.code == 0
+        out = capsys.readouterr().out
+        if arguments == ["train", "--help"]:
+            assert "--weight-decay X" in out
+            assert "(default: 1500)" in out
+        if arguments == ["--version"]:
+            assert out == f"tinyllm {__version__}\n"
+    done = start(["-m", "tinyllm", "--version"])
+    assert done.communicate()[0] == f"tinyllm {__version__}\n"
+    assert done.returncode == 0
+
+
+def test_bar_on_a_terminal(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    assert train(tmp_path / "r", "--evaluate-every", "5") == 0
+    err = capsys.readouterr().err
+    assert err.endswith("\n")
+    last = err.rstrip("\n").split("\r")[-1]
+    assert last.startswith(f" 20/20 [{'#' * 30}] 100%  ")
+    assert "loss" in last
+    assert "0:00 left" in last
+
+
+def test_a_step_that_fails(tmp_path, capsys, monkeypatch):
+    real = Training.advance
+
+    def advance(self):
+        if self.step == 4:
+            raise FloatingPointError("clip_grad_norm: not finite is the gradient of output.bias")
+        return real(self)
+
+    monkeypatch.setattr(Training, "advance", advance)
+    assert train(tmp_path / "r") == 1
+    err = capsys.readouterr().err
+    assert "step 5 failed: clip_grad_norm: not finite is the gradient of output.bias" in err
+    assert "saved after step 4" in err
+    monkeypatch.undo()
+    assert train(tmp_path / "r", "--resume") == 0
+    assert train(tmp_path / "s") == 0
+    same_run(tmp_path / "r", tmp_path / "s")
+
+
+def test_a_disk_that_is_full(tmp_path, capsys, monkeypatch):
+    assert train(tmp_path / "r", "--save-every", "5", steps=12) == 0
+    real = os.fsync
+
+    def fsync(number):
+        if (tmp_path / "s" / "metrics.jsonl").exists() and len(metrics(tmp_path / "s")) > 8:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(number)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    capsys.readouterr()
+    assert train(tmp_path / "s", "--save-every", "5", steps=12) == 1
+    assert "tinyllm: [Errno 28] No space left on device" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert Training.load(tmp_path / "s" / "checkpoint.safetensors").step == 5
+    assert train(tmp_path / "s", "--resume", steps=12) == 0
+    same_run(tmp_path / "r", tmp_path / "s")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_and_resumed(number, tmp_path, capsys, monkeypatch):
+    real = Training.advance
+
+    def advance(self):
+        if self.step == 7:
+            os.kill(os.getpid(), number)
+        return real(self)
+
+    handlers = [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)]
+    monkeypatch.setattr(Training, "advance", advance)
+    assert train(tmp_path / "r", "--dropout", "0.1") == 128 + number
+    assert "stopped and saved after step 8" in capsys.readouterr().out
+    assert [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert len(metrics(tmp_path / "r")) == 8
+    monkeypatch.undo()
+    assert main(["train", "transformer", "--run", str(tmp_path / "r"), "--resume"]) == 0
+    assert train(tmp_path / "s", "--dropout", "0.1") == 0
+    same_run(tmp_path / "r", tmp_path / "s")
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unbroken")
+    assert train(folder, steps=400) == 0
+    return folder
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_killed_and_resumed(number, unbroken, tmp_path):
+    folder = tmp_path / "r"
+    command = ["-m", "tinyllm", "train", "transformer", "--run", folder, *TINY, "--steps", "400"]
+    process = start([*command, "--save-every", "10"])
+    wait_for((folder / "checkpoint.safetensors").exists, process)
+    os.killpg(process.pid, number)
+    out, err = process.communicate(timeout=60)
+    run = Training.load(folder / "checkpoint.safetensors")
+    assert 10 <= run.step < 400
+    if number == signal.SIGKILL:
+        assert process.returncode == -number
+    else:
+        assert process.returncode == 128 + number, err
+        assert f"stopped and saved after step {run.step}" in out
+        assert run.step == len(metrics(folder))
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write('{"step": ')  # a line that was cut off
+    assert train(folder, "--resume", steps=400) == 0
+    same_run(folder, unbroken)
+
+
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+
+
+def test_two_workers_are_one_run(tmp_path):
+    command = [
+        "tinyllm",
+        "train",
+        "transformer",
+        "--ddp",
+        *TINY,
+        "--steps",
+        "100",
+        "--dropout",
+        "0.1",
+    ]
+    process = start([*TORCHRUN, *command, "--run-dir", tmp_path / "two"])
+    _, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    assert train(tmp_path / "one", "--dropout", "0.1", steps=100) == 0
+    one, two = ([line["loss"] for line in metrics(tmp_path / n)] for n in ("one", "two"))
+    np.testing.assert_allclose(two, one, rtol=0, atol=1e-5)
+    same_run(tmp_path / "two", tmp_path / "one")  # not only to 1e-5
+
+
+def worker(parent, rank):
+    """The process that torchrun started with this rank."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            status, environment = (entry / "status").read_text(), (entry / "environ").read_bytes()
+        except OSError:
+            continue
+        if f"PPid:\t{parent}\n" in status and f"RANK={rank}".encode() in environment.split(b"\0"):
+            return int(entry.name)
+    raise AssertionError(f"no worker of rank {rank}")
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_worker_leaves_a_checkpoint(rank, tmp_path):
+    folder = tmp_path / "r"
+    command = ["tinyllm", "train", "transformer", "--ddp", *TINY, "--steps", "5000"]
+    process = start([*TORCHRUN, *command, "--run-dir", folder])
+    wait_for(lambda: (folder / "metrics.jsonl").exists() and len(metrics(folder)) > 5, process)
+    os.kill(worker(process.pid, rank), signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "failed: " in err
+    run = Training.load(folder / "checkpoint.safetensors")
+    assert run.step > 5
+    alone = Training(run.settings)  # the run as it goes when nobody is killed
+    while alone.step < run.step:
+        alone.advance()
+    assert [run.advance() for _ in range(3)] == [alone.advance() for _ in range(3)]
+
+
+def ask(capsys, *arguments):
+    assert main(["translate", *map(str, arguments)]) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_translate_prints_beams(trained, capsys, monkeypatch):
+    lines = ask(capsys, "--run", trained, "--beam", 4, "123+456")
+    assert len(lines) == 4
+    for line in lines:
+        assert re.fullmatch(r"\d+ -\d+\.\d{6}", line)
+    scores = [float(line.split()[1]) for line in lines]
+    assert scores == sorted(scores, reverse=True)
+    model = load_model(trained / "checkpoint.safetensors")
+    beams = translate(model, source_tokens([123], [456]), width=4)[0]
+    assert lines == [f"{text(h.tokens)} {h.score:.6f}" for h in beams]
+    assert ask(capsys, "--run", trained, "7+5") == ask(capsys, "--run", trained, "007+005")
+    assert len(ask(capsys, "--run", trained, "--beam", "14", "1+2")) == 14
+    greedy = ask(capsys, "--run", trained, "123+456", "7+5")
+    assert len(greedy) == 2
+    numbers = [f"{a}+{b}" for a in range(20) for b in range(15)]
+    monkeypatch.setattr(sys, "stdin", iter_file("\n".join(["123+456", "7+5", *numbers])))
+    many = ask(capsys, "--run", trained, "--threads", 2)
+    assert len(many) == 302
+    assert [line.split()[0] for line in many[:2]] == [line.split()[0] for line in greedy]
+    plain = ask(capsys, "--run", trained, "--beam", 2, "--alpha", 0, "9+9")
+    assert float(plain[0].split()[1]) == pytest.approx(
+        translate(model, source_tokens([9], [9]), width=2, alpha=0.0)[0][0].log_prob, abs=1e-6
+    )
+
+
+def iter_file(content):
+    import io
+
+    return io.StringIO(content)
+
+
+def test_wrong_use_of_translate(trained, tmp_path, capsys, monkeypatch):
+    base = ["translate", "--run", str(trained)]
+    for bad in ("123+", "1234+5", "abc", "1-2", "1+2+3", ""):
+        refused(capsys, [*base, "1+1", bad], "one to three digits")
+    monkeypatch.setattr(sys, "stdin", iter_file("1+1\n2+2\n3*3\n4+4\n"))
+    refused(capsys, base, r"line 3: wants two numbers .* got '3\*3'")
+    monkeypatch.setattr(sys, "stdin", iter_file(""))
+    refused(capsys, base, "nothing to translate")
+    for bad in ("-1", "nan", "inf"):
+        refused(capsys, [*base, f"--alpha={bad}", "1+1"], "--alpha is a finite .*, got ")
+    refused(
+        capsys,
+        ["translate", "--run", str(tmp_path / "no"), "1+1"],
+        "no checkpoint at .*: train one with",
+    )
+    refused(capsys, [*base, "--attention", str(tmp_path), "1+1"], "cannot write")
+    refused(capsys, [*base, "--attention", "x.html", *["1+1"] * 51], "up to 50 sums, got 51")
+    path = tmp_path / "r" / "checkpoint.safetensors"
+    arrays, texts = read_safetensors(trained / "checkpoint.safetensors")
+    base = ["translate", "--run", str(path.parent), "1+1"]
+    for name, message in [
+        ("model/output.bias", r"output\.bias: the state has shape \(2,\)"),
+        ("model/source.weight", r"source\.weight: the state has shape \(2,\)"),
+    ]:
+        write_safetensors(path, arrays | {name: np.zeros(2, "f4")}, texts)
+        refused_in_lines(capsys, base, message)
+    write_safetensors(path, arrays, {})
+    refused(capsys, base, "no checkpoint of the transformer that adds")
+    data = bytearray((trained / "checkpoint.safetensors").read_bytes())
+    data[-1000] ^= 1
+    path.write_bytes(data)
+    refused(capsys, base, "the checksum does not match: the file is damaged")
+    path.write_bytes(data[:-5000])
+    refused(capsys, base, "checkpoint.safetensors: .*damaged")
+    path.unlink()
+    path.mkdir()
+    refused(capsys, base, "directory")
+    with pytest.raises(SystemExit) as caught:
+        main([*base, "--beam", "0"])
+    assert caught.value.code == 2
+
+
+def refused_in_lines(capsys, arguments, message):
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert re.search(message, err)
+
+
+def test_a_closed_pipe_is_no_error(trained):
+    process = start(["-m", "tinyllm", "translate", "--run", trained, "--beam", "4", *["1+1"] * 200])
+    process.stdout.close()
+    with process.stderr as errors:
+        assert errors.read() == ""
+    assert process.wait(timeout=120) == 0
+
+
+class Page(HTMLParser):
+    """Counts tags and collects what a page would ask for."""
+
+    def __init__(self, content):
+        super().__init__()
+        self.tags, self.wants, self.titles = [], [], []
+        self.feed(content)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        facts = dict(attributes)
+        self.wants += [facts[key] for key in ("src", "href") if key in facts]
+        if tag == "td" and "title" in facts:
+            self.titles.append(float(facts["title"]))
+
+
+def test_page_of_heads(trained, tmp_path, capsys):
+    path = tmp_path / "new" / "heads.html"
+    ask(capsys, "--run", trained, "--attention", path, "123+456", "7+5")
+    content = path.read_text(encoding="utf-8")
+    page = Page(content)
+    assert not page.wants
+    assert "http" not in content
+    assert page.tags.count("details") == 2
+    assert page.tags.count("table") == 2 * 3 * 2  # sums, kinds, heads of one layer
+    model = load_model(trained / "checkpoint.safetensors")
+    source = source_tokens([123], [456])
+    told = [[12, *translate(model, source)[0][0].tokens[:-1]]]
+    seen = model.attend(source, np.array(told))
+    first = np.array(page.titles[: 2 * 49]).reshape(2, 7, 7)
+    np.testing.assert_allclose(first, seen.encoder[0, 0], atol=6e-4)
+    assert "123+456 → " in content
+
+
+def test_pictures_of_little(tmp_path):
+    line = {"step": 1, "loss": 2.5, "norm": 1.0, "rate": 0.1}
+    for lines in ([], [line], [line, {**line, "step": 2, "loss": 0.0, "exact_match": 0.5}]):
+        ET.fromstring(pictures.learning(lines))
+    assert Page(pictures.heads([])).tags.count("table") == 0
+    nasty = pictures.heads([("<b>", "&", *(np.ones((1, 1, 1, 3)) for _ in range(3)))])
+    assert "<b>" not in nasty

@@ -1,0 +1,444 @@
+# Tangled from book/workshop/command.md
+"""The command `tinyllm`: trains the transformer that adds, and lets it write sums.
+
+Exit status: 0 done, 1 failed, 2 wrong use or a bad checkpoint, 128 + n stopped by signal n.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, fields
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+
+from tinyllm import __version__, pictures
+from tinyllm.addition import (
+    START,
+    Progress,
+    Settings,
+    Training,
+    Workers,
+    exact_match,
+    load_model,
+    pairs,
+    parse,
+    source_tokens,
+    text,
+    translate,
+)
+from tinyllm.checkpoint import CheckpointError, write_atomically
+
+__all__ = ["main"]
+
+
+class WrongUseError(Exception):
+    """Something that the person who called can mend; the message says how."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        status: int = options.call(options)
+        sys.stdout.flush()
+        return status
+    except WrongUseError as error:
+        print(f"tinyllm: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:  # whoever reads has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:  # a disk that is full, for one
+        print(f"tinyllm: {error}", file=sys.stderr)
+        return 1
+
+
+HELP = {
+    "d_model": "features of a position",
+    "n_heads": "heads of each attention; divides d_model",
+    "n_layers": "layers of the encoder, and of the decoder",
+    "d_ff": "hidden features of the feed-forward networks",
+    "dropout": "share of weights and features dropped while training",
+    "steps": "steps of training",
+    "batch": "sums in a step",
+    "lr": "learning rate at its peak",
+    "warmup": "steps until the peak",
+    "weight_decay": "decay of the matrices",
+    "beta2": "how slowly AdamW forgets squares of gradients",
+    "clip": "greatest length of a gradient",
+    "seed": "runs of one seed are equal to the last bit",
+    "shards": "parts of a batch that processes or workers share",
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tinyllm", description="A transformer that adds: train it, and let it write."
+    )
+    parser.add_argument("--version", action="version", version=f"tinyllm {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    _add_train(commands)
+    _add_translate(commands)
+    return parser
+
+
+def _add_train(commands: Any) -> None:
+    train = commands.add_parser(
+        "train",
+        help="train a model",
+        description="Train the transformer that adds. Ctrl-C or SIGTERM stops after the step at hand "
+        "and saves; --resume goes on to the same bits.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    train.add_argument("model", choices=["transformer"], help="what to train")
+    _add_run(train)
+    train.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    train.add_argument("--force", action="store_true", help="begin anew where a run is already")
+    train.add_argument("--processes", type=_count, help="default: one a core, at most one a shard")
+    train.add_argument("--evaluate-every", type=_count, default=100, metavar="STEPS", help="steps")
+    train.add_argument("--save-every", type=_count, default=200, metavar="STEPS", help="steps")
+    train.add_argument(
+        "--ddp", action="store_true", help="one process of many, started by torchrun"
+    )
+    own = train.add_argument_group("settings of the run")
+    for field in fields(Settings):
+        own.add_argument(
+            "--" + field.name.replace("_", "-"),
+            type=type(field.default),
+            metavar="N" if isinstance(field.default, int) else "X",
+            default=argparse.SUPPRESS,
+            help=f"{HELP[field.name]} (default: {field.default})",
+        )
+    train.set_defaults(call=_train)
+
+
+def _add_translate(commands: Any) -> None:
+    command = commands.add_parser(
+        "translate",
+        help="write sums",
+        description="Write sums such as 123+456; without any on the command line, those of stdin, one a "
+        "line. Prints one line a beam, best first: the digits, then the score.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    command.add_argument("sums", nargs="*", metavar="A+B", help="numbers of one to three digits")
+    _add_run(command)
+    command.add_argument("--beam", type=_count, default=1, metavar="WIDTH", help="1 is greedy")
+    command.add_argument(
+        "--alpha", type=float, default=1.0, help="score: log-probability / length**alpha"
+    )
+    command.add_argument("--threads", type=_count, help="default: one a core")
+    command.add_argument(
+        "--attention", type=Path, metavar="PAGE.html", help="also write a page of all heads"
+    )
+    command.set_defaults(call=_translate)
+
+
+def _add_run(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(  # torchrun takes --run for an abbreviation of an option of its own
+        "--run",
+        "--run-dir",
+        type=Path,
+        default=Path("runs/addition"),
+        metavar="DIR",
+        help="its folder",
+    )
+
+
+def _count(word: str) -> int:
+    number = int(word)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"wants a number of at least 1, got {number}")
+    return number
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+# ---- train
+
+
+def _train(options: argparse.Namespace) -> int:
+    workers = _join() if options.ddp else Workers()
+    chief = workers.rank == 0
+    with _Stop() as stop:
+        run = _begin(options, workers)
+        metrics = _Metrics(options.run / METRICS, run.step, chief)
+        bar = _Bar(run.settings.steps, chief)
+        failed = None
+        try:
+            _loop(run, options, metrics, bar, stop)
+        except (FloatingPointError, RuntimeError, ConnectionError) as error:
+            failed = error
+        finally:
+            try:
+                if chief or failed:  # if another worker is gone, it may have been the chief
+                    _save(run, options.run, metrics)
+            finally:
+                metrics.close()
+                bar.close()
+    path = options.run / CHECKPOINT
+    if failed:
+        print(f"tinyllm: step {run.step + 1} failed: {failed}", file=sys.stderr)
+        print(f"tinyllm: saved after step {run.step}: {path}; --resume goes on", file=sys.stderr)
+        return 1
+    if run.step < run.settings.steps:
+        if chief:
+            print(f"stopped and saved after step {run.step}: {path}; --resume goes on")
+        return 128 + stop.signal
+    if chief:
+        share = exact_match(run.model, _asked())
+        print(
+            f"{run.step} steps, {share:.1%} of 1,000 held-out sums right: {path}".replace("%", " %")
+        )
+    return 0
+
+
+def _asked() -> Any:
+    return pairs()[1][:1000]
+
+
+def _save(run: Training, folder: Path, metrics: _Metrics) -> None:
+    run.save(folder / CHECKPOINT)
+    write_atomically(folder / PLOT, [pictures.learning(metrics.lines).encode()])
+
+
+def _join() -> Workers:
+    """This process's place among those that torchrun has started."""
+    from tinyllm.distributed import TorchWorkers
+
+    try:
+        return TorchWorkers()
+    except ImportError:
+        raise WrongUseError("--ddp needs torch: pip install torch") from None
+    except KeyError as missing:
+        raise WrongUseError(
+            f"--ddp wants {missing.args[0]} in the environment: start it by "
+            f"torchrun --nproc-per-node 2 -m tinyllm train transformer --ddp"
+        ) from None
+    except (ValueError, RuntimeError) as error:
+        raise WrongUseError(f"--ddp: {error}") from None
+
+
+CHECKPOINT, METRICS, PLOT = "checkpoint.safetensors", "metrics.jsonl", "loss.svg"
+
+
+def _begin(options: argparse.Namespace, workers: Workers) -> Training:
+    """The run that the options ask for, new or from its checkpoint."""
+    path = options.run / CHECKPOINT
+    given = {f.name: getattr(options, f.name) for f in fields(Settings) if f.name in options}
+    try:
+        if not options.resume:
+            if path.exists() and not options.force:
+                raise WrongUseError(
+                    f"{options.run} has a run already: --resume goes on with it, --force begins anew, "
+                    f"--run DIR takes another folder"
+                )
+            settings = Settings(**given)
+            options.run.mkdir(parents=True, exist_ok=True)
+            return Training(settings, _processes(options, settings.shards, workers), workers)
+        run = Training.load(path, _processes(options, 1 << 20, workers), workers)
+    except FileNotFoundError:
+        raise WrongUseError(f"no checkpoint at {path}, so there is nothing to resume") from None
+    except (ValueError, OSError) as error:  # CheckpointError is a ValueError
+        raise WrongUseError(str(error)) from None
+    for name, value in given.items():
+        before = asdict(run.settings)[name]
+        if value != before:
+            raise WrongUseError(
+                f"the run in {options.run} has --{name.replace('_', '-')} {before}, not {value}: "
+                f"settings cannot change when resuming"
+            )
+    return run
+
+
+def _processes(options: argparse.Namespace, shards: int, workers: Workers) -> int:
+    most = max(1, _cores() // workers.count)
+    return int(options.processes or min(most, max(1, shards // workers.count)))
+
+
+def _loop(
+    run: Training, options: argparse.Namespace, metrics: _Metrics, bar: _Bar, stop: _Stop
+) -> None:
+    """Steps until the last, or until somebody says stop."""
+    chief, share = run.workers.rank == 0, None
+    while run.step < run.settings.steps:
+        asked_to_stop = run.workers.total(np.array([float(stop.signal)]))[0]
+        if asked_to_stop:
+            stop.signal = stop.signal or signal.SIGTERM
+            return
+        progress = run.advance()
+        due = run.step % options.evaluate_every == 0 or run.step == run.settings.steps
+        if chief:
+            new = exact_match(run.model, _asked()) if due else None
+            share = share if new is None else new
+            metrics.add(progress, new)
+            bar.show(progress, share, due)
+            if run.step % options.save_every == 0 and run.step < run.settings.steps:
+                _save(run, options.run, metrics)
+
+
+class _Stop:
+    """Notes the first SIGINT or SIGTERM; a second one kills."""
+
+    def __init__(self) -> None:
+        self.signal = 0
+
+    def __enter__(self) -> _Stop:
+        self.before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in self.before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.signal = number
+        for each in self.before:
+            signal.signal(each, signal.SIG_DFL)
+
+
+class _Metrics:
+    """The file of metrics, one JSON object a line."""
+
+    def __init__(self, path: Path, step: int, writes: bool) -> None:
+        self.lines = self._read(path, step) if step else []
+        self.started = time.perf_counter() - (self.lines[-1]["seconds"] if self.lines else 0.0)
+        self.file = None
+        if writes:
+            text = "".join(json.dumps(line) + "\n" for line in self.lines)
+            write_atomically(path, [text.encode()])
+            self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115  closed in close()
+
+    @staticmethod
+    def _read(path: Path, step: int) -> list[dict[str, Any]]:
+        lines = []
+        try:
+            for text in path.read_text(encoding="utf-8").splitlines():
+                line = json.loads(text)
+                if line["step"] > step:
+                    break
+                lines.append(line)
+        except (OSError, ValueError, KeyError, TypeError):
+            pass  # a line that was cut off ends them
+        return lines
+
+    def add(self, progress: Progress, share: float | None) -> None:
+        line: dict[str, Any] = progress._asdict()
+        line["seconds"] = round(time.perf_counter() - self.started, 3)
+        if share is not None:
+            line["exact_match"] = share
+        self.lines.append(line)
+        if self.file is not None:
+            self.file.write(json.dumps(line) + "\n")
+            self.file.flush()
+
+    def close(self) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+class _Bar:
+    """Progress on stderr: a line that is written over on a terminal, a line an evaluation elsewhere."""
+
+    def __init__(self, steps: int, shown: bool) -> None:
+        self.steps, self.shown, self.live = steps, shown, sys.stderr.isatty()
+        self.first: tuple[float, int] | None = None
+        self.last = 0.0
+
+    def show(self, progress: Progress, share: float | None, due: bool) -> None:
+        now = time.perf_counter()
+        if self.first is None:
+            self.first = now, progress.step
+        if not self.shown or not (due or self.live and now - self.last > 0.1):
+            return
+        self.last = now
+        took, made = now - self.first[0], progress.step - self.first[1]
+        speed = made / took if took > 0 and made else 0.0
+        left = round((self.steps - progress.step) / speed) if speed else 0
+        right = "" if share is None else f"  right {share:.1%}".replace("%", " %")
+        done = progress.step / self.steps
+        head = f"{progress.step:>{len(str(self.steps))}}/{self.steps}"
+        tail = f"{speed:.0f} steps/s  loss {progress.loss:.4f}{right}  {left // 60}:{left % 60:02d} left"
+        if self.live:
+            full = round(30 * done)
+            bar = "#" * full + "." * (30 - full)
+            print(
+                f"\r {head} [{bar}] {done:4.0%}  {tail} \x1b[K", end="", file=sys.stderr, flush=True
+            )
+        else:
+            print(f"step {head}  {tail}", file=sys.stderr, flush=True)
+
+    def close(self) -> None:
+        if self.shown and self.live and self.last:
+            print(file=sys.stderr)
+
+
+# ---- translate
+
+
+MOST_ON_A_PAGE = 50
+
+
+def _translate(options: argparse.Namespace) -> int:
+    numbers = np.array(_numbers(options.sums)).reshape(-1, 2)
+    if not 0 <= options.alpha < math.inf:
+        raise WrongUseError(f"--alpha is a finite number of at least 0, got {options.alpha}")
+    if options.attention is not None and len(numbers) > MOST_ON_A_PAGE:
+        raise WrongUseError(f"--attention shows up to {MOST_ON_A_PAGE} sums, got {len(numbers)}")
+    path = options.run / CHECKPOINT
+    try:
+        model = load_model(path)
+    except FileNotFoundError:
+        raise WrongUseError(
+            f"no checkpoint at {path}: train one with `tinyllm train transformer`, or say where it is "
+            f"with --run"
+        ) from None
+    except (CheckpointError, OSError) as error:
+        raise WrongUseError(str(error)) from None
+    source = source_tokens(*numbers.T)
+    found = translate(model, source, options.beam, options.alpha, options.threads or _cores())
+    if options.attention is not None:
+        page: list[pictures.Sum] = []
+        for line, beams in zip(source, found, strict=True):
+            told = [START, *beams[0].tokens[: -1 if beams[0].ended else None]]
+            seen = model.attend(line[None], np.array([told]))
+            encoder, decoder, cross = (weights[:, 0] for weights in seen)
+            page.append((text(line), text(beams[0].tokens), encoder, decoder, cross))
+        try:
+            write_atomically(options.attention, [pictures.heads(page).encode()])
+        except OSError as error:
+            raise WrongUseError(f"cannot write {options.attention}: {error}") from None
+    for beams in found:
+        for beam in beams:
+            print(text(beam.tokens), f"{beam.score:.6f}")
+    return 0
+
+
+def _numbers(sums: Sequence[str]) -> list[tuple[int, int]]:
+    """The numbers of all sums, from the command line or from stdin."""
+    lines: Iterable[str] = sums if sums else sys.stdin.read().splitlines()
+    found = []
+    for n, line in enumerate(lines, 1):
+        try:
+            found.append(parse(line))
+        except ValueError as error:
+            where = f"{line!r}" if sums else f"line {n}"
+            raise WrongUseError(f"{where}: {error}") from None
+    if not found:
+        raise WrongUseError(
+            "nothing to translate: give sums such as 123+456, or one a line on stdin"
+        )
+    return found
