@@ -2,7 +2,7 @@
 """Scaled dot-product attention: each query reads a mean of values, weighted by their keys.
 
 `attend` goes step by step and returns the weights. `attention` is one operation with a backward
-pass of its own, which works through a few query rows at a time and keeps no weights. Both give the
+pass of its own, which works through a long sequence block by block and keeps no weights. Both give the
 same numbers. Vaswani et al., "Attention Is All You Need" (2017), section 3.2.1.
 """
 
@@ -281,7 +281,7 @@ def attention(
     rng: PCG32 | None = None,
     rows: int | None = None,
 ) -> Tensor:
-    """What `attend` returns first, as one operation that keeps no weights.
+    """What `attend` returns first, as one operation that keeps no weights of long sequences.
 
     Arguments, output and errors as for `attend`. `rows` is the number of query rows worked on at a
     time, by default chosen by the sizes; memory grows with Tq + Tk, not with Tq * Tk. Dao et al.

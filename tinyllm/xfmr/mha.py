@@ -136,7 +136,7 @@ class MultiHeadAttention(Module):
         return self._output(context, allowed), weights
 
     def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
-        """The output of `attend`, [B, Tq, d], without ever holding the weights."""
+        """The output of `attend`, [B, Tq, d]; the weights of long sequences are never held."""
         allowed = self._checked(x_q, x_kv, mask)
         if x_q is x_kv:
             layers = [self.q_proj, self.k_proj, self.v_proj]

@@ -41,7 +41,7 @@ def attention(
     rng: PCG32 | None = None,
     rows: int | None = None,
 ) -> Tensor:
-    """What `attend` returns first, as one operation that keeps no weights.
+    """What `attend` returns first, as one operation that keeps no weights of long sequences.
 
     Arguments, output and errors as for `attend`. `rows` is the number of query rows worked on at a
     time, by default chosen by the sizes; memory grows with Tq + Tk, not with Tq * Tk. Dao et al.

@@ -72,7 +72,7 @@ class MultiHeadAttention(Module):
         """
 
     def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
-        """The output of `attend`, [B, Tq, d], without ever holding the weights."""
+        """The output of `attend`, [B, Tq, d]; the weights of long sequences are never held."""
 
     def load_packed_in_proj(self, weight: ArrayLike, bias: ArrayLike | None = None) -> None:
         """Copy torch's in_proj_weight [3d, d] and in_proj_bias [3d], rows in the order q, k, v.
