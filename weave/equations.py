@@ -15,6 +15,7 @@ from weave.index import LABEL, Index, Page
 
 used: set[str] = set()  # the characters of all equations so far
 _converter = LatexToMathML(fancy_error=False)
+LOW_ROOT = re.compile(r"<msqrt>((?:(?!<(?:msqrt|mfrac|munder|mover|mtable)\b).)*?)</msqrt>")
 
 
 class TeXError(ValueError):
@@ -29,7 +30,7 @@ def mathml(tex: str, display: bool = False) -> str:
     except LatexError as error:
         raise TeXError(" ".join(str(error).split())) from error
     used.update(unescape(re.sub(r"<[^>]*>", "", html)))
-    return str(html)
+    return LOW_ROOT.sub(r"<msqrt class=low>\1</msqrt>", str(html))
 
 
 def inline(index: Index, page: Page, line: int, tex: str) -> str:

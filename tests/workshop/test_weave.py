@@ -456,6 +456,12 @@ def test_long_formulas_in_a_line_may_be_broken_behind_relations_and_operators(we
     assert html.count("<math>") == html.count("</math>") == len(parts)
 
 
+def test_roots_of_a_line_s_height_are_marked(weave):
+    html, _ = weave({"a.md": r"$\sqrt{d_h} + \sqrt{\frac{1}{2}} + \sqrt{1 + \sqrt{2}}$"})
+    roots = [part.partition(">")[0] for part in html.split("<msqrt")[1:]]
+    assert roots == [" class=low", "", "", " class=low"]
+
+
 def test_formulas_in_tables_may_hold_bars(weave):
     html, faults = weave({"a.md": "| a | b |\n|---|---|\n| $|x|$ | $y$ |\n"})
     assert not faults
