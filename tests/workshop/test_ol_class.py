@@ -185,8 +185,9 @@ def test_a_cluster_gives_the_same_table_when_a_worker_dies(graded, submissions):
 @pytest.mark.slow
 def test_no_cluster_is_said(tmp_path):
     submit(tmp_path, "a", HEAD)
-    with pytest.raises(Refusal, match="no cluster at tcp"):
-        classroom.grade_class(tmp_path, dask="tcp://127.0.0.1:1")
+    for address in ("tcp://127.0.0.1:1", "nonsense"):
+        with pytest.raises(Refusal, match=f"no cluster at {address}"):
+            classroom.grade_class(tmp_path, dask=address)
 
 
 def test_only_plain_files_are_read(tmp_path):
@@ -268,6 +269,23 @@ def test_an_interrupt_ends_all_boxes(tmp_path):
         run.send_signal(signal.SIGINT)
         assert run.wait(60) == 130
     assert list(scratch.iterdir()) == []
+
+
+def test_what_cannot_be_written_does_not_cost_the_table(tmp_path, capsys):
+    submit(tmp_path / "all", "bob", HEAD)
+    (tmp_path / "file").write_text("")
+    words = ["grade", str(tmp_path / "all"), "--feedback", str(tmp_path / "file"), "--json"]
+    assert cli.main(words) == 1
+    data = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in data["submissions"]] == ["bob"]
+    assert "File exists" in data["unwritten"][0]
+
+
+@pytest.mark.parametrize("words", [["--jobs", "0"], ["--seconds", "-1"], ["--memory", "x"]])
+def test_limits_are_positive_numbers(tmp_path, capsys, words):
+    with pytest.raises(SystemExit) as error:
+        cli.main(["grade", str(tmp_path), *words])
+    assert error.value.code == 2
 
 
 def test_workflow_is_printed(capsys):

@@ -41,10 +41,14 @@ def grade_class(
     for name, order in orders.items():
         results[name] = _result(name, found[fingerprint(order)])
     rows = [results[name] for name in sorted(results)]
-    if csv_file is not None:
-        _write_csv(csv_file, rows)
-    if feedback is not None:
-        _write_pages(feedback, rows, chapter)
+    unwritten = []
+    try:
+        if csv_file is not None:
+            _write_csv(csv_file, rows)
+        if feedback is not None:
+            _write_pages(feedback, rows, chapter)
+    except OSError as error:  # the table on the screen is all the more needed
+        unwritten.append(f"not written: {error}")
     cells = [[str(value) for value in row.row().values()] for row in rows]
     passed = sum(row.state == "passed" for row in rows)
     lines = [f"{chapter}: {len(rows)} submissions", *table(cells)]
@@ -52,7 +56,7 @@ def grade_class(
     if not dask and not has_namespaces():
         lines.append("without namespaces: limits and watching only (see the chapter on classes)")
     data = {"chapter": chapter.id, "submissions": [row.row() for row in rows], "passed": passed}
-    return Answer(0, lines, data)
+    return Answer(1 if unwritten else 0, lines + unwritten, data | {"unwritten": unwritten})
 
 
 def _graded_chapter(name: str | None) -> Chapter:
@@ -110,7 +114,7 @@ def _on_cluster(
         raise Refusal("dask.distributed is missing: pip install 'tinyllm-book[class]'") from error
     try:
         client = distributed.Client(address, timeout="10s")
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise Refusal(f"there is no cluster at {address}: {error}") from error
     with client:
         tasks = {

@@ -114,11 +114,13 @@ def parser() -> argparse.ArgumentParser:
     )
     grade.add_argument("--csv", metavar="FILE", help="write the table")
     grade.add_argument("--feedback", metavar="DIR", help="write a page for each submission")
-    grade.add_argument("--jobs", type=int, metavar="N", help="at a time (default: the cores)")
+    grade.add_argument("--jobs", type=_number, metavar="N", help="at a time (default: the cores)")
     grade.add_argument("--dask", metavar="ADDRESS", help="on the workers of this cluster")
     grade.add_argument("--workflow", action="store_true", help="print a workflow for a class's CI")
     for name, unit in (("seconds", "S"), ("memory", "MIB"), ("disk", "MIB"), ("processes", "N")):
-        grade.add_argument(f"--{name}", type=int, metavar=unit, help=f"limit of {name} for each")
+        grade.add_argument(
+            f"--{name}", type=_number, metavar=unit, help=f"limit of {name} for each"
+        )
     dev = verb(
         "dev", _dev, "for authors: check that stubs fail, references pass, mutants are caught"
     )
@@ -182,6 +184,13 @@ def _diff(options: argparse.Namespace) -> Answer:
     from tinyllm.ol.compare import diff
 
     return diff(*_workspace(options), options.spoil)
+
+
+def _number(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"wants a positive number, got {text}")
+    return number
 
 
 def _grade(options: argparse.Namespace) -> Answer:
