@@ -6,7 +6,7 @@ import pytest
 from tinyllm.addition import exact_match, load_model, pairs, source_tokens, text, translate
 from weave import trained
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 PARTNER = [4, 5, 6, 3, 0, 1, 2]  # the digit of the same place in the other number; the plus itself
 PLACES = {"hundreds": (0, 4), "tens": (1, 5), "units": (2, 6)}
