@@ -12,7 +12,7 @@ from weave import code, sessions
 from weave.index import Index, Page
 
 patient = True  # whether a page waits for its sessions; not while the site is served
-SECONDS = 1.0  # for what is kept, where it does not
+SECONDS = 0.3  # for what is kept, where it does not
 
 
 class Run(threading.Thread):

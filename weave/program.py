@@ -7,6 +7,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import tangle
@@ -39,12 +40,21 @@ class Scope:
 
 
 @dataclass(eq=False)
+class Source:
+    """The text of a Python file, taken apart."""
+
+    tree: ast.Module
+    imports: dict[str, tuple[str, str]]  # local name -> module, name
+    named: list[tuple[ast.Name | ast.Attribute, str]]  # what is read, each with the class around it
+
+
+@dataclass(eq=False)
 class Module:
     """One tangled Python file."""
 
     name: str
     target: str
-    tree: ast.Module
+    source: Source
     origins: list[tuple[Any, int]]  # for each line the block and the chapter's line
     definitions: dict[str, Definition] = field(default_factory=dict)  # by qualified name
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)  # local name -> module, name
@@ -56,6 +66,25 @@ def _kind(node: Any, scope: Scope | None) -> str:
     if node.name.startswith("test_"):
         return "test"
     return "function" if scope is None else "method"
+
+
+@lru_cache(maxsize=1024)
+def _source(text: str) -> Source | None:
+    """A file as its syntax tree shows it; None where Python does not understand it."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return None
+    imports = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for one in node.names:
+                imports[one.asname or one.name] = (node.module, one.name)
+        elif isinstance(node, ast.Import):
+            for one in node.names:
+                if one.asname or "." not in one.name:
+                    imports[one.asname or one.name] = (one.name, "")
+    return Source(tree, imports, list(_named(tree, "")))
 
 
 def _named(tree: ast.AST, owner: str) -> Iterator[tuple[ast.Name | ast.Attribute, str]]:
@@ -85,17 +114,16 @@ class Program:
 
     def _read(self, book: tangle.Book, target: str) -> None:
         pieces = tangle.target_pieces(book, target)
-        try:
-            tree = ast.parse("".join(piece.text for piece in pieces))
-        except (SyntaxError, ValueError):
+        source = _source("".join(piece.text for piece in pieces))
+        if source is None:
             return
         name = target.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        module = Module(name, target, tree, tangle.origins(pieces))
+        module = Module(name, target, source, tangle.origins(pieces), imports=source.imports)
         self.modules[name] = module
         for page in {block.chapter.name: None for block, _ in module.origins}:
             self.pages.setdefault(page, []).append(module)
         scopes: list[Scope | None] = [None] * (len(module.origins) + 2)
-        self._define(module, tree.body, "", None, scopes)
+        self._define(module, source.tree.body, "", None, scopes)
         for number, (block, _) in enumerate(module.origins, 1):
             if (block.chapter.name, block.line) not in self.at:
                 scope = scopes[number]
@@ -143,15 +171,7 @@ class Program:
         return made
 
     def _link(self, module: Module) -> None:
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                for one in node.names:
-                    module.imports[one.asname or one.name] = (node.module, one.name)
-            elif isinstance(node, ast.Import):
-                for one in node.names:
-                    if one.asname or "." not in one.name:
-                        module.imports[one.asname or one.name] = (one.name, "")
-        for node, owner in _named(module.tree, ""):
+        for node, owner in module.source.named:
             found = self._meant(module, node, owner)
             if found is not None:
                 block = module.origins[node.lineno - 1][0]
