@@ -696,4 +696,7 @@ def load_model(path: str | os.PathLike[str]) -> Adder:
         model.load_state_dict(_part(arrays, "model/"))
     except ValueError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
+    bad = [name for name, p in model.named_parameters() if not np.isfinite(p.data).all()]
+    if bad:
+        raise CheckpointError(f"{os.fspath(path)}: not all numbers are finite in {', '.join(bad)}")
     return model.eval()

@@ -393,6 +393,10 @@ def test_wrong_use_of_translate(trained, tmp_path, capsys, monkeypatch):
     ]:
         write_safetensors(path, arrays | {name: np.zeros(2, "f4")}, texts)
         refused_in_lines(capsys, base, message)
+    for bad in (np.nan, np.inf):
+        bias = np.where(np.arange(14) == 3, bad, 0).astype("f4")
+        write_safetensors(path, arrays | {"model/output.bias": bias}, texts)
+        refused(capsys, base, r"not all numbers are finite in output\.bias")
     write_safetensors(path, arrays, {})
     refused(capsys, base, "no checkpoint of the transformer that adds")
     data = bytearray((trained / "checkpoint.safetensors").read_bytes())

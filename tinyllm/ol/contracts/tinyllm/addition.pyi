@@ -184,5 +184,5 @@ class Training:
         does not fit, OSError for one that cannot be read."""
 
 def load_model(path: str | os.PathLike[str]) -> Adder:
-    """The model in a checkpoint, in evaluation mode. CheckpointError for a file that is damaged or
-    does not fit, OSError for one that cannot be read."""
+    """The model in a checkpoint, in evaluation mode. CheckpointError for a file that is damaged, does
+    not fit or holds numbers that are not finite, OSError for one that cannot be read."""
