@@ -55,6 +55,7 @@ picture: site ## the pictures of README, from the site as it is now
 
 bench: $(READY) ## measure, and print the tables that the chapters quote
 	$(PY) tangle.py
+	$(PY) -m pip install --disable-pip-version-check --quiet $(PIP_ARGS) --constraint constraints.txt --editable '.[mutants]'
 	@set -e; for script in tests/bench/bench_*.py; do echo "$$script"; $(PY) "$$script" $(ARGS); done
 
 format: $(READY) ## format the tangled code and carry the result back into the chapters
