@@ -50,6 +50,7 @@ def verdicts(tmp_path_factory):
         return {verdict.job: verdict for verdict in runner.run(jobs)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chapter", sorted(CHAPTERS))
 def test_chapter_alone(chapter, verdicts):
     verdict = verdicts[chapter]

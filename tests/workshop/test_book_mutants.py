@@ -31,6 +31,7 @@ def verdicts(mutants):
         return {verdict.job: verdict for verdict in runner.run(jobs)}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", NAMES)
 def test_named_tests_catch_the_mutant(name, verdicts):
     chapter, _, mutant = name.partition("/")
@@ -43,6 +44,7 @@ def test_named_tests_catch_the_mutant(name, verdicts):
     assert not passed, f"{name} names tests that do not fail: {', '.join(passed)}. {verdict.detail}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("chapter", sorted({name.partition("/")[0] for name in NAMES}))
 def test_the_right_module_passes_them(chapter, verdicts):
     verdict = verdicts[chapter]

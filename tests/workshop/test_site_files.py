@@ -38,7 +38,7 @@ class Page(HTMLParser):
 page = cache(Page)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_link_leads_to_a_page_and_an_id_on_it(site):
     dead = []
     for path in site.rglob("*.html"):
@@ -59,7 +59,7 @@ def test_every_link_leads_to_a_page_and_an_id_on_it(site):
     assert not dead, "\n".join([f"{len(dead)} dead links", *dead[:20]])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_nothing_is_loaded_from_outside(site):
     outside = {
         address
@@ -70,7 +70,7 @@ def test_nothing_is_loaded_from_outside(site):
     assert outside == set()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("path", "most"),
     [

@@ -4,6 +4,7 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
@@ -198,6 +199,15 @@ class DecoderCache:
     """Keys and values of N sequences and of their memories, as `Decoder.begin` and `Decoder.extend`
     return them. What a cache holds never changes."""
 
+    def __init__(
+        self,
+        memory: list[tuple[Array, Array]],
+        mask: NDArray[np.bool_] | None,
+        tokens: list[tuple[Array, Array]],
+        inputs: Array,
+    ) -> None:
+        """By layer, keys and values [N, Ts, d] of the memory and [N, t, d] of the tokens; what
+        `Decoder.begin` was given for `mask`; and the number of each sequence's input [N]."""
     @property
     def length(self) -> int:
         """How many tokens of each sequence have been read."""
