@@ -474,7 +474,7 @@ def link(book: Book, *, join: bool = False) -> None:
     tangled = []
     for chapter in book.chapters:
         for block in chapter.blocks:
-            if block.attributes and not {"file", "patch", "mode"}.issuperset(block.attributes):
+            if len(block.attributes) > (block.file is not None):
                 warn_misspelt(book, block)
             path = None
             if block.file is not None and (path := clean_target(book, block)) is None:
