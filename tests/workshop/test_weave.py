@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -1008,7 +1007,6 @@ def test_ids_and_links_are_those_of_one_document():
 
 @pytest.mark.slow
 @pytest.mark.browser
-@pytest.mark.skipif(not any(map(shutil.which, printed.BROWSERS)), reason="needs chromium to print")
 def test_the_pdf_has_contents_page_numbers_and_links(tmp_path, config):
     from pypdf import PdfReader
 
