@@ -19,6 +19,7 @@ import posixpath
 import re
 import sys
 from collections import namedtuple
+from functools import lru_cache
 
 RECORD = ".tangle.json"
 STAGING = ".tangle-tmp"
@@ -724,10 +725,17 @@ def nearest(book: Book, name: str, names=None) -> str:
     book.guesses -= 1
     if book.guesses < 0:
         return ""
+    close = closest(name, tuple(book.chunks if names is None else names))
+    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+@lru_cache(
+    maxsize=256
+)  # a served book is read at every change, and nearly always has the same names
+def closest(name: str, names: tuple[str, ...]) -> list[str]:
     from difflib import get_close_matches
 
-    close = get_close_matches(name, book.chunks if names is None else names, 3, 0.6)
-    return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
+    return get_close_matches(name, names, 3, 0.6)
 
 
 def check_sizes(book: Book, order) -> None:

@@ -40,7 +40,7 @@ def anchored(page: Page, block: Any) -> str:
 
 def caption(index: Index, page: Page, block: Any) -> str:
     """The line above a block."""
-    here = Place(page.path, page.anchors.get(block.line, ""))
+    here = index.place(block)
     parts = []
     if block.name:
         parts.append(
@@ -60,7 +60,7 @@ def caption(index: Index, page: Page, block: Any) -> str:
     siblings = parts_of(index, block)
     if len(siblings) > 1:
         parts.append(f"part {siblings.index(block) + 1} of {len(siblings)}")
-    inside = index.program.at.get((page.path, block.line))
+    inside = index.program.at.get((here.page, block.line))
     if inside:
         parts.append(f"in {escape(inside)}")
     return " · ".join(parts)

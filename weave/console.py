@@ -3,63 +3,38 @@
 
 from __future__ import annotations
 
-import os
-import threading
+from functools import partial
 from html import escape
 from typing import Any
 
 from weave import code, sessions
 from weave.index import Index, Page
+from weave.later import LATER, Output, Work
 
-patient = True  # whether a page waits for its sessions; not while the site is served
-SECONDS = 0.3  # for what is kept, where it does not
-
-
-class Run(threading.Thread):
-    """The sessions of one page."""
-
-    one = threading.Lock()  # they measure time, and are not to disturb each other
-
-    def __init__(self, blocks: list[tuple[str, str]], root: str) -> None:
-        super().__init__(daemon=True)  # the end of the server is their end
-        self.blocks, self.root = blocks, root
-        self.texts: list[str] = []
-        self.error = ""
-        self.unwanted = False
-
-    def run(self) -> None:
-        """Fills `texts` or `error`."""
-        with self.one:
-            if self.unwanted:
-                return
-            try:
-                self.texts = sessions.transcripts(self.blocks, self.root)
-            except ValueError as error:
-                self.error = str(error)
+_work: Work[list[str]] = Work()
 
 
-_last: dict[str, Run] = {}  # page -> its last run that has ended
-_now: dict[str, Run] = {}  # page -> the one that was begun last
-
-
-def shown(index: Index, page: Page) -> dict[int, str]:
-    """The opener line of each session of a page -> its text; the commands alone where they have not been run."""
+def outputs(index: Index, page: Page) -> dict[int, Output]:
+    """The opener line of each session of a page -> what it prints; the commands alone where they have not been run."""
     blocks = [block for block in page.blocks if "session" in block.classes]
     if not blocks:
         return {}
     pairs = [(index.body(block), block.attributes.get("workspace", "")) for block in blocks]
-    if page.path in _now:
-        _now[page.path].unwanted = True
-    run = _now[page.path] = Run(pairs, os.path.dirname(os.path.abspath(index.folder)))
-    run.start()
-    run.join(None if patient else SECONDS)
-    if not run.is_alive():
-        _last[page.path] = run
-    run = _last.get(page.path, run)
-    if run.error:
-        index.fault(page.path, _line(blocks, run.error), f"a session failed: {run.error}")
-    same = run.texts if len(run.texts) == len(blocks) else [text for text, _ in pairs]
-    return {block.line: text for block, text in zip(blocks, same, strict=True)}
+    root = str(index.root)
+    known, key = sessions.known(pairs, root), sessions.key(pairs, root)
+    _work.begin(page.path, key, partial(sessions.transcripts, pairs, root), known)
+    texts, late, fault = None, False, None
+    try:
+        texts, is_new = _work.result(page.path)
+        late = texts is None and not is_new
+    except ValueError as error:
+        fault = _line(blocks, str(error)), f"a session failed: {error}"
+    if texts is None or len(texts) != len(blocks):
+        texts = [text for text, _ in pairs]
+    found = {block.line: Output(text, late) for block, text in zip(blocks, texts, strict=True)}
+    if fault:
+        found[blocks[0].line] = Output(texts[0], late, fault)
+    return found
 
 
 def _line(blocks: list[Any], message: str) -> int:
@@ -71,8 +46,9 @@ def _line(blocks: list[Any], message: str) -> int:
     return int(blocks[0].line)
 
 
-def terminal(text: str) -> str:
+def terminal(output: Output) -> str:
     """A session as HTML."""
+    text = f"{output.text.rstrip()}\n({LATER})" if output.late else output.text
     lines = []
     for line in text.removesuffix("\n").split("\n"):
         if line.startswith("$ "):

@@ -1,5 +1,5 @@
 # Tangled from book/workshop/weave.md
-"""Runs the figures of a chapter in a process of their own: always against the package as it is now.
+"""Runs the figures of the chapters in a process of their own: always against the package as it is now.
 
 `python -m weave.execute` reads a JSON list of [path, line, code] and prints a JSON list, for each the
 figure's SVG or {"line": ..., "error": ...} with the chapter line at which it failed.
@@ -14,39 +14,67 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from weave import kept
+from weave.later import Output, Work
 
 Result = str | dict[str, Any]
 
 
-_kept: dict[object, Result] = {}
+class Figure(NamedTuple):
+    """A block that draws: its chapter, its name, the line before its first, and its code."""
+
+    path: str
+    name: str
+    line: int
+    code: str
 
 
-def figures(blocks: Sequence[tuple[str, int, str]]) -> list[Result]:
-    """The result of each block, given its chapter, the line before its first, and its code."""
-    stamp = _stamp()
-    if _kept.get("stamp") != stamp:
-        _kept.clear()
-        _kept["stamp"] = stamp
-    missing = [block for block in blocks if block[2] not in _kept and block not in _kept]
-    for block, result in zip(missing, _drawn(missing) if missing else (), strict=True):
-        _kept[block[2] if isinstance(result, str) else block] = result
-    return [_kept[block[2]] if block[2] in _kept else _kept[block] for block in blocks]
+_work: Work[list[Result]] = Work()
+_drawn: dict[Path, tuple[str, dict[str, str]]] = {}  # root -> key; code -> SVG under that key
+_last: dict[tuple[Path, str, str], str] = {}  # root, chapter, name -> SVG
 
 
-def _stamp() -> str:
-    """What figures depend on besides their own code: the package, and what draws."""
+def figures(root: Path, blocks: Sequence[Figure]) -> list[Output]:
+    """What came of each block. `root` is the folder in which the book and its package stand."""
+    weaver = Path(__file__).parent
+    key = kept.fingerprint(root, kept.below(weaver))
+    path = root / "build" / "figures.json"
+    if _drawn.get(root, ("",))[0] != key:
+        _drawn[root] = key, kept.read(path, key) or {}
+    drawn = _drawn[root][1]
+    failed: dict[Figure, dict[str, Any]] = {}
+    current = True
+    missing = [block for block in blocks if block.code not in drawn]
+    if missing:
+        work = partial(_run, [(block.path, block.line, block.code) for block in missing])
+        _work.begin(str(root), f"{key} {missing}", work)
+        results, current = _work.result(str(root))
+        for block, result in zip(missing, (results or ()) if current else (), strict=current):
+            if isinstance(result, str):
+                drawn[block.code] = result
+            else:
+                failed[block] = result
+        if current:
+            codes = {block.code for block in blocks}
+            kept.write(path, key, {code: svg for code, svg in drawn.items() if code in codes})
     found = []
-    for folder in ("tinyllm", os.path.join(os.path.dirname(__file__), "figures")):
-        for path, _, names in os.walk(folder):
-            for name in names:
-                if name.endswith((".py", ".toml", ".json")):
-                    status = os.stat(os.path.join(path, name))
-                    found.append((path, name, status.st_mtime_ns, status.st_size))
-    return repr(sorted(found))
+    for block in blocks:
+        place = root, block.path, block.name
+        if block.code in drawn:
+            _last[place] = drawn[block.code]
+            found.append(Output(drawn[block.code]))
+        elif block in failed:
+            found.append(Output(fault=(failed[block]["line"], failed[block]["error"])))
+        else:
+            found.append(Output(_last.get(place, ""), late=place not in _last))
+    return found
 
 
-def _drawn(blocks: Sequence[tuple[str, int, str]]) -> list[Result]:
+def _run(blocks: Sequence[tuple[str, int, str]]) -> list[Result]:
     environment = {
         **os.environ,
         "OPENBLAS_NUM_THREADS": "1",

@@ -19,8 +19,10 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.preprocessors import Preprocessor
 
-from weave import code, console, equations, execute, facts, pages, prose
+from weave import code, console, equations, facts, pages, prose
 from weave.index import Index, Page, current
+from weave.later import LATER, Output
+from weave.outputs import outputs
 from weave.tree import Finisher
 
 TEST = re.compile(r"`test_\w+`")
@@ -56,8 +58,7 @@ class Weaver(Preprocessor):
         if page is None:
             return lines
         page.links.clear()
-        self.figures = self._figures(page)
-        self.sessions = console.shown(self.index, page)
+        self.outputs = outputs(self.index, page)
         done: list[str] = []
         at = 0  # lines that are done
         for block in page.blocks:
@@ -90,7 +91,7 @@ class Weaver(Preprocessor):
         if "figure" in kinds:
             return self._figure(page, block)
         if "session" in kinds:
-            return console.terminal(self.sessions[block.line])
+            return self._session(page, self.outputs[block.line])
         if block.patch:
             return code.difference(index, page, block)
         if "chapter" in kinds:
@@ -107,45 +108,38 @@ class Weaver(Preprocessor):
             return code.captioned(index, page, block)
         return None
 
-    def _figures(self, page: Page) -> dict[int, execute.Result]:
-        if not any("figure" in block.classes for block in page.blocks):
-            return {}
-        whole = [
-            (other.path, block)
-            for other in self.index.pages.values()
-            for block in other.blocks
-            if "figure" in block.classes
-        ]
-        results = execute.figures([(path, b.line, self.index.body(b)) for path, b in whole])
-        pairs = zip(whole, results, strict=True)
-        return {block.line: result for (path, block), result in pairs if path == page.path}
+    def _session(self, page: Page, output: Output) -> str:
+        if output.fault:
+            self.index.fault(page.path, *output.fault)
+        return console.terminal(output)
 
     def _figure(self, page: Page, block: Any) -> str:
-        result, name = self.figures[block.line], escape(block.name or "")
+        output, name = self.outputs[block.line], escape(block.name or "")
         alt = block.attributes.get("alt", "")
         if not name or not alt:
             self.index.fault(page.path, block.line, "a figure has a name, #fig-NAME, and alt text")
-        if isinstance(result, dict):
-            self.index.fault(page.path, result["line"], result["error"])
+        if output.fault:
+            self.index.fault(page.path, *output.fault)
             return (
-                f'<figure id="{name}"><code class="bad">{escape(result["error"])}</code></figure>'
+                f'<figure id="{name}"><code class="bad">{escape(output.fault[1])}</code></figure>'
             )
         number = page.figures.get(block.name or "", 0)
-        svg = result.replace("<svg", f'<svg role="img" aria-labelledby="{name}-t {name}-d"', 1)
-        start = svg.index(">") + 1
         label = (
             f'<title id="{name}-t">Figure {number}</title><desc id="{name}-d">{escape(alt)}</desc>'
         )
+        svg = output.text.replace("<svg", f'<svg role="img" aria-labelledby="{name}-t {name}-d"', 1)
+        head, end, picture = svg.partition(">")
         written = block.attributes.get("caption", "")
         if re.match(r"figure \d", written, re.IGNORECASE):
             self.index.fault(
                 page.path, block.line, "the weaver numbers figures: leave the number out"
             )
         caption = facts.text(self.index, page, block.line, written)
+        caption += f" ({LATER})" if output.late else ""
         behind = code.folded(self.index, page, block, "How this figure is drawn")
         return (
             f'<figure id="{name}"><div class="figure-frame" tabindex="0">'
-            f"{_slim(svg[:start] + label + svg[start:])}</div>"
+            f"{_slim(head + end + label + picture) if svg else ''}</div>"
             f"<figcaption><b>Figure {number}.</b> {caption}</figcaption>{behind}</figure>"
         )
 

@@ -41,12 +41,10 @@ def text(index: Index, page: Page, line: int, source: str) -> str:
 def name(index: Index, page: Page, written: str) -> str:
     """Code in a short text; a link where it is the name of something that the book defines."""
     shown = f"<code>{escape(written, quote=False)}</code>"
-    found = index.program.lookup(written, page.path)
-    if found is None:
+    place = index.defined(written, page.path)
+    if place is None:
         return shown
-    return (
-        f'<a class="defined" href="{index.href(page.path, index.place(found.block))}">{shown}</a>'
-    )
+    return f'<a class="defined" href="{index.href(page.path, place)}">{shown}</a>'
 
 
 def chapter_link(index: Index, page: Page, chapter: str) -> str:

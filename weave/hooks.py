@@ -3,18 +3,22 @@
 
 from __future__ import annotations
 
+import gc
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from jinja2 import FileSystemBytecodeCache
 from mkdocs.structure.files import File, InclusionLevel
 
 import tangle
-from weave import console, equations, links, pages, printed, search
+from weave import equations, later, links, pages, printed, rendered, search
 from weave.index import Page, current, forget, hold
 
 FONT = "assets/stix-two-math.woff2"
 BUILD = Path("build/pages")
+TEMPLATES = Path("build/templates")
 MARGIN = re.compile(r"\n\s+")
 serving = False
 others: dict[str, Page] = {}  # pages that are not of the book, for the search
@@ -24,14 +28,18 @@ def on_startup(command: str, dirty: bool) -> None:
     """Whether this is `mkdocs serve`."""
     global serving
     serving = command == "serve"
-    console.patient = not serving
+    later.patient = not serving
+    gc.set_threshold(20_000)  # a build makes a million objects that live to its end
 
 
 def on_serve(server: Any, config: Any, builder: Any) -> Any:
-    """Sessions that are done are shown."""
-    kept = Path(config["docs_dir"]).parent / "build/sessions"
-    kept.mkdir(parents=True, exist_ok=True)
-    server.watch(str(kept))
+    """What comes late is shown when it has come."""
+    news = Path(config["docs_dir"]).parent / "build/arrived"
+    news.parent.mkdir(parents=True, exist_ok=True)
+    news.touch()
+    server.watch(str(news))
+    server.build_delay = 0.1  # seconds without a further change
+    later.arrived = news.touch
     return server
 
 
@@ -75,6 +83,14 @@ def on_nav(nav: Any, config: Any, files: Any) -> Any:
     return nav
 
 
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> None:
+    """While the site is served, a page that would come out as before is not rendered again."""
+    index = current(config["docs_dir"])
+    woven = index.pages.get(page.file.src_uri)
+    if serving and woven is not None and not pages.of_everything(woven):
+        page.render = partial(rendered.render, index, woven, page)
+
+
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
     """Keeps the page for print or search, and tells MkDocs' check of links which ids it has."""
     woven = current(config["docs_dir"]).pages.get(page.file.src_uri)
@@ -96,6 +112,11 @@ def on_post_page(output: str, page: Any, config: Any) -> str:
 
 def on_env(env: Any, config: Any, files: Any) -> Any:
     """When all pages are rendered, checks the links, and writes what is wrong on top of the pages."""
+    folder = Path(config["docs_dir"]).parent / TEMPLATES
+    folder.mkdir(parents=True, exist_ok=True)
+    env.bytecode_cache = FileSystemBytecodeCache(
+        str(folder)
+    )  # to compile them takes a fifth of a second
     index = current(config["docs_dir"])
     links.check(index, files.src_uris)
     for file in files.documentation_pages() if index.faults else ():

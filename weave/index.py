@@ -11,14 +11,17 @@ import os
 import posixpath
 import re
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import tangle
 from weave import glossary, prose
+from weave.later import Output
 from weave.program import Program
 
 log = logging.getLogger("mkdocs.weave")  # below MkDocs' own, so that --strict counts the warnings
@@ -66,6 +69,7 @@ class Page:
     links: list[tuple[int, str]] = field(default_factory=list)  # of its prose: line, target
     sections: list[Section] = field(default_factory=list)
     ids: set[str] | None = None  # of headings and the like; None until the page is rendered
+    outputs: dict[int, Output] | None = None  # of its figures and sessions, once somebody asked
 
     def all_ids(self) -> set[str]:
         """Every id that a link can lead to."""
@@ -78,6 +82,10 @@ class Index:
 
     def __init__(self, folder: str = "book") -> None:
         self.folder = folder
+        self.root = Path(folder).absolute().parent
+        self.drawn: dict[str, dict[int, Output]] = {}  # page -> its figures, once all are drawn
+        self.common: object = None  # what goes into every page, once somebody asked
+        self.answers: defaultdict[str, dict[tuple[str, str], Place | None]] = defaultdict(dict)
         self.faults: list[tuple[str, int, str]] = []  # path, line, what is wrong
         self.book = tangle.read_book([folder])
         self.pages: dict[str, Page] = {}
@@ -88,8 +96,9 @@ class Index:
         self.tests: dict[str, list[Place]] = {}
         self.users: dict[str, list[Any]] = {}  # name of a chunk -> the blocks that refer to it
         self._by_text: dict[str, Page] = {}
-        self._origins: dict[str, Sequence[tuple[str, int]]] = {}  # of adopted pages
+        self.origins: dict[str, Sequence[tuple[str, int]]] = {}  # of adopted pages
         self._makes: dict[str, list[str]] | None = None
+        self._made_of: dict[str, list[str]] = {}
         self._sources: dict[str, set[Any]] = {}
         for chapter in self.book.chapters:
             self._read(chapter)
@@ -103,8 +112,8 @@ class Index:
     def fault(self, page: str, line: int, message: str) -> None:
         """Say what is wrong and where; under `--strict` the build then fails, after all pages."""
         path, at = os.path.join(self.folder, page), line
-        if page in self._origins:
-            path, at = self._origins[page][line - 1]
+        if page in self.origins:
+            path, at = self.origins[page][line - 1]
         self.report(path, at, message)
 
     def report(self, path: str, line: int, message: str) -> None:
@@ -128,7 +137,7 @@ class Index:
 
         `origins` has the chapter and line behind each of its lines, where its faults are reported.
         """
-        self._origins[path] = origins
+        self.origins[path] = origins
         self._read(tangle.add_chapter(tangle.Book(), path, path, text))
 
     def href(self, page: str, place: Place) -> str:
@@ -143,9 +152,16 @@ class Index:
         if self._makes is None:
             self._makes = {}
             for target, root in self.book.targets.items():
-                for reached in self._reached(root):
+                self._made_of[target] = self._reached(root)
+                for reached in self._made_of[target]:
                     self._makes.setdefault(reached, []).append(target)
         return self._makes.get(name, [])
+
+    def made_of(self, target: str) -> list[Any]:
+        """The blocks of all chunks that a file is made of."""
+        self.targets("")  # which looks at all files
+        names = self._made_of.get(target, ())
+        return [block for name in names for block in self.book.chunks[name]]
 
     def sources(self, target: str) -> set[Any]:
         """The blocks that lines of a tangled file come from."""
@@ -169,9 +185,17 @@ class Index:
     def test(self, name: str, page: str) -> Place | None:
         """Where a test is defined; on this page rather than on another."""
         places = self.tests.get(name.partition("[")[0].rpartition("::")[2], [])
-        return next(
+        found = next(
             (place for place in places if place.page == page), places[0] if places else None
         )
+        self.answers[page]["test", name] = found
+        return found
+
+    def defined(self, name: str, page: str) -> Place | None:
+        """Where that is defined which a name in a page's prose means."""
+        meant = self.program.lookup(name, page)
+        found = self.answers[page]["defined", name] = self.place(meant.block) if meant else None
+        return found
 
     def used_by(self, chapter: str) -> list[str]:
         """The chapters that need this one: those in the book, then those planned."""

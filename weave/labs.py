@@ -6,17 +6,15 @@ MkDocs loads this file as a hook of its own, beside weave/hooks.py; its events m
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from html import escape
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,9 @@ from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
 import tangle
+from weave import kept
 from weave.index import Index, Place, current
+from weave.later import LATER, Work
 
 KEPT = "build/labs"  # beside the book
 SECONDS = 120  # a lab that runs longer is a fault
@@ -50,7 +50,6 @@ class Lab:
     text: str
     origins: list[tuple[str, int]]  # for each line of the text its chapter and the line there
     cells: list[Cell] = field(default_factory=list)
-    outputs: Future[list[list[Output]]] | None = None  # of its code cells, once they run
 
     def origin(self, line: int) -> tuple[str, int]:
         """The chapter line behind a line of the lab."""
@@ -107,22 +106,22 @@ def _place(what: object) -> str:
     return f"<!-- lab {what} -->"
 
 
-_pool = ThreadPoolExecutor(1)
-
-
 def run(lab: Lab, root: Path) -> list[list[Output]]:
-    """The outputs of the lab's code cells, run against the package of `root`, or kept from the last such run."""
-    kept, wanted = root / KEPT / (Path(lab.target).stem + ".json"), key(lab, root)
-    if kept.exists():
-        last = json.loads(kept.read_text(encoding="utf-8"))
-        if last["key"] == wanted:
-            outputs: list[list[Output]] = last["outputs"]
-            return outputs
-    outputs = _run(lab, root)
+    """The outputs of the lab's code cells, run against the package of `root`."""
+    wanted, outputs = key(lab, root), _run(lab, root)
     if not any(output["output_type"] == "error" for cell in outputs for output in cell):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(json.dumps({"key": wanted, "outputs": outputs}), encoding="utf-8")
+        kept.write(_path(lab, root), wanted, outputs)
     return outputs
+
+
+def known(lab: Lab, root: Path) -> list[list[Output]] | None:
+    """The outputs of the last run, where nothing has changed since."""
+    outputs: list[list[Output]] | None = kept.read(_path(lab, root), key(lab, root))
+    return outputs
+
+
+def _path(lab: Lab, root: Path) -> Path:
+    return root / KEPT / (Path(lab.target).stem + ".json")
 
 
 def _run(lab: Lab, root: Path) -> list[list[Output]]:
@@ -160,17 +159,9 @@ def _failed(name: str, message: str) -> list[list[Output]]:
 
 
 def key(lab: Lab, root: Path) -> str:
-    """A hash of the lab, of the package that it runs against, of its runner, and of the versions below."""
-    package = root / "tinyllm"
-    if not package.is_dir():
-        found = find_spec("tinyllm")
-        package = Path(found.origin).parent if found and found.origin else package
-    digest = hashlib.sha256(f"{sys.version} {version('numpy')} {version('ipython')}".encode())
+    """A hash of the lab, of the package that it runs against, of its runner, and of the versions."""
     runner = Path(__file__).with_name("notebook.py")
-    for path in [runner, *sorted(package.rglob("*.py"))]:
-        digest.update(f"\0{path.relative_to(path.parents[1])}\0".encode() + path.read_bytes())
-    digest.update(b"\0" + lab.text.encode())
-    return digest.hexdigest()
+    return kept.fingerprint(root, [runner], version("ipython"), lab.text)
 
 
 def report(lab: Lab, outputs: list[list[Output]], index: Index, root: Path) -> None:
@@ -232,6 +223,7 @@ def _text(text: str) -> str:
 
 
 _labs: dict[str, Lab] = {}
+_work: Work[list[list[Output]]] = Work()
 
 
 @event_priority(50)
@@ -241,13 +233,14 @@ def on_files(files: Any, config: Any) -> Any:
     _labs.clear()
     for target in index.book.targets if not index.book.faults else ():
         if target.startswith("labs/") and target.endswith(".py"):
-            lab = _labs[target] = read(index.book, target)
+            lab = read(index.book, target)
             if not (root / target).is_file():
                 index.report(*lab.origins[0], f"{target}: tangle the book first")
                 continue
+            _labs[target] = lab
             files.append(File(target, str(root), config.site_dir, config.use_directory_urls))
             index.adopt(target, *markdown(lab))
-            lab.outputs = _pool.submit(run, lab, root)
+            _work.begin(target, key(lab, root), partial(run, lab, root), known(lab, root))
     return files
 
 
@@ -262,13 +255,16 @@ def on_page_markdown(text: str, page: Any, config: Any, files: Any) -> str:
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
     """Puts outputs and downloads in their places."""
     lab = _labs.get(page.file.src_uri)
-    if lab is None or lab.outputs is None:
+    if lab is None:
         return html
-    index, outputs = current(config.docs_dir), lab.outputs.result()
-    report(lab, outputs, index, Path(config.docs_dir).resolve().parent)
-    for number, found in enumerate(outputs):
+    index = current(config.docs_dir)
+    outputs, is_current = _work.result(lab.target)
+    if outputs and is_current:
+        report(lab, outputs, index, Path(config.docs_dir).resolve().parent)
+    for number, found in enumerate(outputs or ()):
         html = html.replace(_place(number), shown(found), 1)
-    return html.replace(_place("downloads"), _downloads(index, lab), 1)
+    late = "" if outputs or is_current else f"<p>({LATER})</p>"
+    return html.replace(_place("downloads"), _downloads(index, lab) + late, 1)
 
 
 def _downloads(index: Index, lab: Lab) -> str:
@@ -284,19 +280,19 @@ def _downloads(index: Index, lab: Lab) -> str:
 def on_post_build(config: Any) -> None:
     """Writes each lab beside its page, as a script and as a notebook."""
     for target, lab in _labs.items():
-        if lab.outputs is not None:
-            path = Path(config.site_dir, target)
-            path.write_text(lab.text, encoding="utf-8")
-            path.with_suffix(".ipynb").write_text(notebook(lab), encoding="utf-8")
+        outputs, _ = _work.result(target)
+        path = Path(config.site_dir, target)
+        path.write_text(lab.text, encoding="utf-8")
+        path.with_suffix(".ipynb").write_text(notebook(lab, outputs or []), encoding="utf-8")
 
 
-def notebook(lab: Lab) -> str:
-    """The lab in Jupyter's format, with its outputs."""
+def notebook(lab: Lab, of_cells: list[list[Output]]) -> str:
+    """The lab in Jupyter's format, with the outputs of its code cells."""
     made = jupytext.reads(lab.text, fmt="py:percent")
     made.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
     }
-    outputs = iter(lab.outputs.result() if lab.outputs else [])
+    outputs = iter(of_cells)
     for number, cell in enumerate(made.cells):
         cell.id, cell.metadata = f"cell-{number}", {}
         if cell.cell_type == "code":

@@ -54,6 +54,11 @@ Every file that is tangled from the book. Each page shows the file as a whole, a
 """
 
 
+def of_everything(page: Page) -> bool:
+    """Whether a page shows all that is in the book, and so changes with each change."""
+    return page.generated and not page.path.startswith("code/")
+
+
 def generated(index: Index) -> dict[str, str]:
     """Path below the book -> Markdown, of all pages that nobody writes."""
     if not index.book.targets:

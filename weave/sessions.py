@@ -12,8 +12,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+from weave import kept
 
 HOME = "~/learn"  # what the page calls the workspace
 
@@ -24,18 +26,19 @@ def transcripts(blocks: Sequence[tuple[str, str]], root: str = ".") -> list[str]
     `blocks` are pairs of text and folder of files ("" for none), in the order of the chapter. ValueError
     for a command that cannot be run, or that was used wrongly.
     """
-    home = Path(root).absolute()
-    kept = home / "build" / "sessions" / f"{_key(home, blocks)}.json"
-    if kept.exists():
-        found: list[str] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
+    home, wanted = Path(root).absolute(), key(blocks, root)
     with tempfile.TemporaryDirectory() as folder:
         workspace = Path(folder, "learn")
         workspace.mkdir()
         done = [_session(text, files, workspace, home) for text, files in blocks]
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    kept.write_text(json.dumps(done), encoding="utf-8")
+    kept.write(_path(blocks, root), wanted, done)
     return done
+
+
+def known(blocks: Sequence[tuple[str, str]], root: str = ".") -> list[str] | None:
+    """The transcripts, where they are kept and nothing has changed."""
+    found: list[str] | None = kept.read(_path(blocks, root), key(blocks, root))
+    return found
 
 
 def _session(text: str, files: str, workspace: Path, home: Path) -> str:
@@ -80,15 +83,14 @@ def _run(command: str, workspace: Path, home: Path) -> list[str]:
     return [*lines[:size], "..."] if cut[1] == "head" else ["...", *lines[-size:]]
 
 
-def _key(home: Path, blocks: Iterable[tuple[str, str]]) -> str:
+def key(blocks: Sequence[tuple[str, str]], root: str) -> str:
     """A hash of all that the sessions depend on."""
-    blocks = list(blocks)
-    courses = sorted(path.name for path in (home / "tests").glob("[LM]*"))
-    folders = ["tinyllm", *(f"tests/{name}" for name in courses)]
-    folders += [files for _, files in blocks if files]
-    total = hashlib.sha256(json.dumps(blocks).encode())
-    for folder in folders:
-        for path in sorted((home / folder).rglob("*")):
-            if path.is_file() and path.suffix != ".pyc":
-                total.update(f"{path.relative_to(home)}\0".encode() + path.read_bytes())
-    return total.hexdigest()[:32]
+    home = Path(root).absolute()
+    folders = [*(home / "tests").glob("[LM]*"), *(home / files for _, files in blocks if files)]
+    files = {path for folder in folders for path in kept.below(folder)}
+    return kept.fingerprint(home, files, json.dumps(blocks))
+
+
+def _path(blocks: Sequence[tuple[str, str]], root: str) -> Path:
+    name = hashlib.sha256(json.dumps(blocks).encode()).hexdigest()[:16]
+    return Path(root, "build", "sessions", f"{name}.json")

@@ -126,12 +126,11 @@ class Finisher(Treeprocessor):
         text = unescape(PLACEHOLDER.sub("", "".join(code.itertext())))
         place = self.index.test(text, self.page.path) if text.startswith("test_") else None
         if place is None:
-            found = self.index.program.lookup(text, self.page.path)
-            if found is None:
-                if text.casefold() in self.terms:
-                    self._wrap(parent, at, code, text.casefold())
-                return
-            place = self.index.place(found.block)
+            place = self.index.defined(text, self.page.path)
+        if place is None:
+            if text.casefold() in self.terms:
+                self._wrap(parent, at, code, text.casefold())
+            return
         link = Element("a", {"class": "defined", "href": self.index.href(self.page.path, place)})
         link.tail, code.tail = code.tail, None
         parent[at] = link

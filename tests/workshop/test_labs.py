@@ -172,11 +172,12 @@ def test_a_changed_package_changes_the_outputs(book):
     assert "x = 6" in str(labs.run(lab, Path.cwd()))
 
 
-def test_a_run_is_kept_while_nothing_changes(book, monkeypatch):
+def test_a_run_is_kept_while_nothing_changes(book):
     _, lab = book("x")
-    first = labs.run(lab, Path.cwd())
-    monkeypatch.setattr(labs, "_run", None)
-    assert labs.run(lab, Path.cwd()) == first
+    assert labs.known(lab, Path.cwd()) is None
+    assert labs.run(lab, Path.cwd()) == labs.known(lab, Path.cwd())
+    Path("tinyllm/toy.py").write_text("")
+    assert labs.known(lab, Path.cwd()) is None
 
 
 def test_each_file_of_the_package_and_each_byte_of_the_lab_is_in_the_key(book):
@@ -298,7 +299,7 @@ def test_labs_run_as_notebooks_in_a_kernel(real, tmp_path, monkeypatch):
     import nbformat
 
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    notebook = nbformat.reads(labs.notebook(real), as_version=4)
+    notebook = nbformat.reads(labs.notebook(real, []), as_version=4)
     nbformat.validate(notebook)
     notebook.cells.append(nbformat.v4.new_code_cell("print('to the end')"))
     (tmp_path / "lab.ipynb").write_text(nbformat.writes(notebook), encoding="utf-8")
@@ -317,4 +318,4 @@ def test_labs_run_as_notebooks_in_a_kernel(real, tmp_path, monkeypatch):
 
 
 def test_building_twice_gives_the_same_notebook(real):
-    assert labs.notebook(real) == labs.notebook(real)
+    assert labs.notebook(real, []) == labs.notebook(real, [])

@@ -28,7 +28,9 @@ def test_sessions_of_a_chapter_share_a_workspace(home):
     assert "L5.2 has no graded tests: it is done" in second
     assert str(home) not in first + second
     assert len(list((home / "build/sessions").iterdir())) == 1
-    assert sessions.transcripts(blocks, str(home)) == [first, second]
+    assert sessions.known(blocks, str(home)) == [first, second]
+    (home / "tests/L5.2/more.py").write_text("")
+    assert sessions.known(blocks, str(home)) is None
 
 
 @pytest.mark.parametrize("command", ["rm -r x", "ol tests L9.9", "ol paint"])

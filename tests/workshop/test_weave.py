@@ -8,7 +8,6 @@ import re
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 import xml.etree.ElementTree as ET
@@ -19,7 +18,7 @@ import pytest
 from markdown import Markdown
 
 import tangle
-from weave import console, links, pages, printed, search, sessions
+from weave import links, pages, printed, search, sessions
 from weave.figures import bar_chart, below, beside, graph, grid, heat_map, line_plot
 from weave.figures.svg import COLOURS, decimals
 from weave.index import Place, current
@@ -279,29 +278,6 @@ def test_a_session_that_fails_is_a_fault_at_its_command(weave, monkeypatch):
     html, faults = weave({"a.md": SESSION})
     assert faults == ["book/a.md:8: a session failed: ol b  # <c>: status 2"]
     assert "$ ol a\n" in plain(html)
-
-
-def test_a_served_page_does_not_wait_for_sessions(weave, monkeypatch):
-    done = threading.Event()
-
-    def transcripts(blocks, root):
-        assert done.wait(30)
-        return [f"{text}printed\n" for text, _ in blocks]
-
-    monkeypatch.setattr(sessions, "transcripts", transcripts)
-    monkeypatch.setattr(console, "patient", False)
-    monkeypatch.setattr(console, "SECONDS", 0.01)
-    book = {"served.md": SESSION}
-    html, faults = weave(book)
-    assert not faults
-    assert "printed" not in plain(html)
-    done.set()
-    monkeypatch.setattr(console, "SECONDS", 30)
-    assert "$ ol a\nprinted\n" in plain(weave(book)[0])
-    done.clear()
-    monkeypatch.setattr(console, "SECONDS", 0.01)
-    assert "$ ol a\nprinted\n" in plain(weave(book)[0])  # what came out last
-    done.set()
 
 
 FACTS = """\
