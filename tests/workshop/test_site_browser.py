@@ -92,11 +92,23 @@ LOOK = """
 def test_the_theme_switches_and_is_remembered(tab):
     tab.open(L53)
     assert tab.js(LOOK) == ["default", True, False]
-    tab.click("[data-md-component=palette] label")
+    tab.click(".theme-switch")
     assert tab.wait("document.body.dataset.mdColorScheme === 'slate'")
     assert tab.js(LOOK) == ["slate", False, True]
     tab.open("5-transformer/L5.1-attention.html")
     assert tab.js(LOOK) == ["slate", False, True]
+
+
+def test_the_theme_switches_by_keyboard(tab):
+    from selenium.webdriver.common.keys import Keys
+
+    tab.open(L53)
+    tab.js("document.querySelector('.theme-switch').focus()")
+    for key, name, theme in [(Keys.SPACE, "dark", "slate"), (Keys.ENTER, "light", "default")]:
+        assert tab.js("return document.activeElement.ariaLabel") == f"Switch to {name}"
+        tab.press(key)
+        assert tab.wait("document.body.dataset.mdColorScheme === arguments[0]", theme)
+        assert tab.wait("document.activeElement.checkVisibility()")
 
 
 def test_the_theme_is_the_one_of_the_system(tab):
@@ -231,6 +243,72 @@ def test_a_link_shows_what_it_leads_to(tab, page, link, shown):
     tab.press(Keys.TAB)
     assert tab.js("return document.activeElement === arguments[0]", element)
     assert tab.wait("document.querySelector('#preview:not([hidden])')?.innerText") == text
+
+
+FOCUS = """
+    const e = document.activeElement, walked = window.walked ??= new Set();
+    if (e === document.body || walked.has(e)) return null;
+    walked.add(e);
+    const named = `${e.tagName} ${e.id} ${e.className}: ${(e.ariaLabel ?? e.textContent).trim().slice(0, 40)}`;
+    const style = getComputedStyle(e);
+    if (style.outlineStyle === "none" || style.outlineWidth === "0px") return `no outline: ${named}`;
+    const seen = [...e.getClientRects(), e.getBoundingClientRect()].some((box) => {
+        const left = Math.max(box.left, 0), right = Math.min(box.right, innerWidth);
+        const top = Math.max(box.top, 0), bottom = Math.min(box.bottom, innerHeight);
+        const there = left < right && top < bottom && document.elementFromPoint((left + right) / 2, (top + bottom) / 2);
+        return there && (e.contains(there) || there.contains(e));
+    });
+    return seen ? "" : `hidden: ${named}`;
+"""
+
+
+@pytest.mark.parametrize("page", ["index.html", "5-transformer/L5.2-masks.html"])
+@pytest.mark.parametrize("way", ["forth", "back"])
+def test_the_focus_is_always_seen(tab, page, way):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    tab.open(page)
+    if way == "back":
+        tab.js("window.scrollTo(0, 1e9); [...document.links].at(-1).focus()")
+    faults = []
+    while True:
+        actions = ActionChains(tab.driver)
+        if way == "back":
+            actions.key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT)
+        else:
+            actions.send_keys(Keys.TAB)
+        actions.perform()
+        if (fault := tab.js(FOCUS)) is None:
+            break
+        faults += [fault] if fault else []
+    assert not faults, "\n".join(faults)
+    last = ".md-footer__link--next" if way == "forth" else ".md-skip"
+    assert tab.js("return window.walked.has(document.querySelector(arguments[0]))", last)
+
+
+@pytest.fixture
+def scriptless(tab):
+    """The tab, with scripts switched off."""
+    tab.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    yield tab
+    tab.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+BUTTONS = """
+    const seen = [...document.querySelectorAll("button")].filter((e) => e.checkVisibility({visibilityProperty: true}));
+    return seen.map((e) => e.outerHTML);
+"""
+
+
+def test_without_scripts_links_work_and_no_button_is_dead(scriptless):
+    tab = scriptless
+    tab.open(L53)
+    assert tab.js(BUTTONS) == []
+    tab.click("a.chunk-reference[href='#chunk-split-heads']")
+    assert "split-heads" in tab.wait(LANDED)
+    tab.click(".md-footer__link--next")
+    assert tab.path.startswith("5-transformer/L5.4")
 
 
 def test_heat_maps_follow_the_theme(tab):

@@ -277,6 +277,22 @@
     drawer.addEventListener("change", () => button.setAttribute("aria-expanded", String(drawer.checked)));
   }
 
+  for (const label of document.querySelectorAll("[data-md-component=palette] label")) {
+    const input = document.getElementById(label.htmlFor); // Material's, which does the work
+    const button = element("button", {
+      type: "button", class: `${label.className} theme-switch`, title: label.title, "aria-label": label.title,
+    });
+    button.hidden = label.hidden;
+    button.append(...label.childNodes);
+    label.replaceWith(button);
+    button.addEventListener("click", () => {
+      input.click();
+      input.nextElementSibling.hidden = false;
+      input.nextElementSibling.focus();
+    });
+    input.hidden = true;
+  }
+
   const boxes = document.querySelectorAll("pre, .equation, .table-frame, .figure-frame");
   const reach = new ResizeObserver((entries) => {
     for (const { target } of entries) {
