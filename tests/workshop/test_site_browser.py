@@ -252,6 +252,8 @@ FOCUS = """
     const named = `${e.tagName} ${e.id} ${e.className}: ${(e.ariaLabel ?? e.textContent).trim().slice(0, 40)}`;
     const style = getComputedStyle(e);
     if (style.outlineStyle === "none" || style.outlineWidth === "0px") return `no outline: ${named}`;
+    const preview = document.querySelector("#preview:not([hidden])");
+    if (preview && e.getAttribute("aria-describedby") !== "preview") return `beside another's preview: ${named}`;
     const seen = [...e.getClientRects(), e.getBoundingClientRect()].some((box) => {
         const left = Math.max(box.left, 0), right = Math.min(box.right, innerWidth);
         const top = Math.max(box.top, 0), bottom = Math.min(box.bottom, innerHeight);
@@ -309,6 +311,43 @@ def test_without_scripts_links_work_and_no_button_is_dead(scriptless):
     assert "split-heads" in tab.wait(LANDED)
     tab.click(".md-footer__link--next")
     assert tab.path.startswith("5-transformer/L5.4")
+
+
+PAPER = """
+    const seen = [...document.querySelectorAll("article *")].filter((e) => e.checkVisibility({visibilityProperty: true}));
+    const named = (e) => `${e.tagName}.${e.className}: ${e.textContent.trim().slice(0, 40)}`;
+    const light = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).reduce((a, b) => a + +b, 0) > 550;
+    const text = (e) => [...e.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    return {
+        cut: seen.filter((e) => e.clientWidth > 1 && e.scrollWidth > e.clientWidth + 1
+            && getComputedStyle(e).overflowX !== "visible").map(named),
+        buttons: seen.filter((e) => e.tagName === "BUTTON").map(named),
+        pale: seen.filter((e) => text(e) && light(getComputedStyle(e)[e.closest("svg") ? "fill" : "color"])).map(named),
+        code: seen.filter((e) => e.tagName === "CODE" && e.scrollWidth > e.parentElement.clientWidth + 1).map(named),
+    };
+"""
+
+
+@pytest.fixture
+def paper(tab):
+    """The tab, showing what would be printed on A4."""
+    tab.size(680)
+    tab.scheme("dark")
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    tab.driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"media": "print", "features": features}
+    )
+    yield tab
+    tab.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
+@pytest.mark.parametrize(
+    "page", [L53, LAB, "5-transformer/MS-L5-addition.html", "reference/chunks.html"]
+)
+def test_a_printed_page_is_whole(paper, page):
+    paper.open(page)
+    found = paper.js(PAPER)
+    assert not any(found.values()), found
 
 
 def test_heat_maps_follow_the_theme(tab):

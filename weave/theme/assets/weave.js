@@ -68,6 +68,7 @@
       one.removeAttribute("tabindex");
     }
     for (const one of copy.querySelectorAll("button, nav, .chunk-foot")) one.remove();
+    for (const one of copy.querySelectorAll("a")) one.tabIndex = -1; // it stands at the page's end, a step away from the last link
     return copy;
   };
 
@@ -79,9 +80,10 @@
   };
 
   const open = (link) => {
-    const shown = contents(link);
-    if (link === described || !shown) return;
+    if (link === described) return;
     close();
+    const shown = contents(link);
+    if (!shown) return;
     preview.replaceChildren(shown);
     preview.hidden = false;
     described = link;
