@@ -359,7 +359,8 @@ class Training:
     """A run: its settings, its model, and all that it depends on, step by step.
 
     processes: how many shards are computed at the same time, by children of this process; workers:
-    others, here or elsewhere, that train the same model. Neither changes a bit.
+    others, here or elsewhere, that train the same model. Neither changes a bit. ValueError if the
+    number of workers does not divide the number of shards.
     """
 
     def __init__(
@@ -387,7 +388,10 @@ class Training:
         self._crew = _Crew(self.model, settings, processes, self.workers.rank * mine, mine)
 
     def advance(self) -> Progress:
-        """Make one step. FloatingPointError, and nothing is changed, if a gradient is not finite."""
+        """Make one step. If it fails, the run is as it was after the step before.
+
+        FloatingPointError if a gradient is not finite, RuntimeError if a child has died.
+        """
         s = self.settings
         training, _ = pairs()
         draws = self._draws.state()
@@ -432,7 +436,10 @@ class Training:
     def load(
         cls, path: str | os.PathLike[str], processes: int = 1, workers: Workers | None = None
     ) -> Training:
-        """Go on with the run in a file. CheckpointError for one that is damaged or does not fit."""
+        """Go on with the run in a file.
+
+        CheckpointError for one that is damaged or does not fit, OSError for one that cannot be read.
+        """
         arrays, texts, settings = _read(path)
         run = cls(settings, processes, workers)
         try:
@@ -689,7 +696,10 @@ def _part(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
 
 
 def load_model(path: str | os.PathLike[str]) -> Adder:
-    """The model in a checkpoint, in evaluation mode. CheckpointError if it does not fit."""
+    """The model in a checkpoint, in evaluation mode.
+
+    CheckpointError for a file that is damaged or does not fit, OSError for one that cannot be read.
+    """
     arrays, _, settings = _read(path)
     model = Adder(settings)
     try:

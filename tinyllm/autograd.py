@@ -42,7 +42,11 @@ def is_recording() -> bool:
 
 
 class Tensor:
-    """A numpy array that remembers how it was computed."""
+    """A numpy array that remembers how it was computed.
+
+    TypeError for other dtypes than bool, int, float, and for `requires_grad` with one that is not
+    floating-point. Operations raise ValueError if shapes do not fit.
+    """
 
     __slots__ = ("__weakref__", "_backward", "_data", "_parents", "_requires_grad", "grad")
     __array_ufunc__ = None  # numpy leaves `array + tensor` to Tensor.__radd__
@@ -64,7 +68,10 @@ class Tensor:
 
     @property
     def data(self) -> Array:
-        """The numbers: a numpy array, not a copy. May be assigned."""
+        """The numbers: a numpy array, not a copy. May be assigned.
+
+        TypeError for integers if the tensor requires grad.
+        """
         return self._data
 
     @data.setter
@@ -79,7 +86,10 @@ class Tensor:
 
     @property
     def requires_grad(self) -> bool:
-        """Whether `backward` works out a gradient for this tensor; may be set on leaves."""
+        """Whether `backward` works out a gradient for this tensor; may be set on leaves.
+
+        RuntimeError on results; TypeError for True with a dtype that is not floating-point.
+        """
         return self._requires_grad
 
     @requires_grad.setter
@@ -128,7 +138,7 @@ class Tensor:
         return self._data
 
     def item(self) -> float:
-        """The number of a tensor of size 1, as a number of Python's own."""
+        """The number of a tensor of size 1 (else ValueError), as a number of Python's own."""
         if self._data.size != 1:
             raise ValueError(f"item() wants a tensor of one number, got shape {self._data.shape}")
         number: float = self._data.item()
@@ -210,7 +220,9 @@ class Tensor:
         """Add the derivatives of sum(cotangent * self) to `.grad` of the leaves that require grad.
 
         `cotangent` has this tensor's shape; None stands for 1 and wants a single number. The graph is
-        released on the way unless `retain_graph`.
+        released on the way unless `retain_graph`. ValueError for a cotangent of another shape, or for
+        none with more than one number; TypeError for a dtype that does not cast to this one's within
+        its kind. RuntimeError if the graph is released, or if this tensor does not require grad.
         """
         grads = {self: self._seed(cotangent)}
         waiting = _count_uses(self)
@@ -283,7 +295,8 @@ def record(data: Array, parents: Sequence[AnyTensor], backward: Backward) -> Any
     """Make `data`, which was computed from `parents`, a tensor that can be differentiated.
 
     `backward(g)` gets the gradient of the result, an array of `data`'s shape that it must not write
-    to, and returns one array of the parent's shape, or None, for each parent in order.
+    to, and returns one array of the parent's shape, or None, for each parent in order;
+    `Tensor.backward` raises ValueError otherwise.
     """
     cls: type[AnyTensor] = type(parents[0])
     needed = False

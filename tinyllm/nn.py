@@ -31,7 +31,8 @@ class Module:
     What is assigned to an attribute is registered by what it is: a leaf `Tensor` that requires a
     gradient as a parameter, a `Module` as a submodule, a `PCG32` as a generator. A thing's path is
     the names that lead to it, joined by dots: ``layers.0.weight``. TypeError for anything else
-    under a registered name, and for a list, tuple, set or dict that holds such things.
+    under a registered name, and for a list, tuple, set or dict that holds such things; ValueError
+    for a module inside itself.
     """
 
     training: bool = True

@@ -21,7 +21,10 @@ class Tensor(autograd.Tensor):
     __slots__ = ()
 
     def reshape(self, *shape: int | Sequence[int]) -> Self:
-        """The numbers in row-major order, in another shape; one length may be -1, to be worked out."""
+        """The numbers in row-major order, in another shape; one length may be -1, to be worked out.
+
+        ValueError if the numbers do not fit.
+        """
         old, new = self.data.shape, _integers(shape)
         try:
             z = self.data.reshape(new)  # eq. row-major
@@ -32,7 +35,10 @@ class Tensor(autograd.Tensor):
         return record(z, (self,), lambda g: (g.reshape(old),))
 
     def transpose(self, *order: int | Sequence[int]) -> Self:
-        """Axis k of the result is axis order[k] of this tensor; no order: all axes reversed."""
+        """Axis k of the result is axis order[k] of this tensor; no order: all axes reversed.
+
+        ValueError unless each axis is named once.
+        """
         axes = _integers(order) if order else tuple(reversed(range(self.ndim)))
         try:
             z = self.data.transpose(axes)
@@ -45,13 +51,13 @@ class Tensor(autograd.Tensor):
         return record(z, (self,), lambda g: (g.transpose(inverse),))
 
     def swapaxes(self, first: int, second: int) -> Self:
-        """Two axes exchanged."""
+        """Two axes exchanged. ValueError for an axis that is not there."""
         z = self.data.swapaxes(first, second)
         return record(z, (self,), lambda g: (g.swapaxes(first, second),))
 
     @property
     def T(self) -> Self:
-        """A matrix transposed."""
+        """A matrix transposed. ValueError unless there are two axes."""
         if self.ndim != 2:
             raise ValueError(
                 f".T is for matrices, got shape {self.shape}: swapaxes(-1, -2) transposes the "
@@ -60,7 +66,10 @@ class Tensor(autograd.Tensor):
         return self.swapaxes(0, 1)
 
     def broadcast_to(self, *shape: int | Sequence[int]) -> Self:
-        """Repeated along new axes in front and along axes of length 1; a read-only view."""
+        """Repeated along new axes in front and along axes of length 1; a read-only view.
+
+        ValueError if this tensor's shape does not broadcast to `shape`.
+        """
         old, new = self.data.shape, _integers(shape)
         try:
             z = np.broadcast_to(self.data, new)
@@ -69,7 +78,10 @@ class Tensor(autograd.Tensor):
         return record(z, (self,), lambda g: (unbroadcast(g, old),))
 
     def __getitem__(self, index: Any) -> Self:
-        """numpy's indexing, by integers, slices, None, ..., masks, and arrays or tensors of integers."""
+        """numpy's indexing, by integers, slices, None, ..., masks, and arrays or tensors of integers.
+
+        IndexError as numpy raises it.
+        """
         shape = self.data.shape
         places, repeats = _places(index)
 
@@ -84,7 +96,7 @@ class Tensor(autograd.Tensor):
         return record(self.data[places], (self,), backward)
 
     def __len__(self) -> int:
-        """The length of the first axis."""
+        """The length of the first axis. TypeError if there is none."""
         if self.ndim == 0:
             raise TypeError("a tensor without axes has no len()")
         return self.shape[0]
@@ -98,7 +110,10 @@ class Tensor(autograd.Tensor):
 
 
 def concatenate(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
-    """Tensors end to end along an axis that they have; all other lengths must agree."""
+    """Tensors end to end along an axis that they have; all other lengths must agree.
+
+    ValueError for shapes that do not fit and for no tensors, TypeError for anything that is no tensor.
+    """
     parts = _arrays("concatenate", tensors)
     try:
         z = np.concatenate(parts, axis)
@@ -118,7 +133,7 @@ def concatenate(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
 
 
 def stack(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
-    """Tensors of one shape side by side along a new axis."""
+    """Tensors of one shape side by side along a new axis; errors as `concatenate`."""
     parts = _arrays("stack", tensors)
     try:
         z = np.stack(parts, axis)

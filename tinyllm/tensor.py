@@ -17,12 +17,18 @@ Axis: TypeAlias = int | tuple[int, ...] | None
 
 
 class Tensor(shapes.Tensor):
-    """A tensor with products and reductions: the one to import."""
+    """A tensor with products and reductions: the one to import.
+
+    Reductions raise ValueError for an axis that is not there or named twice.
+    """
 
     __slots__ = ()
 
     def __matmul__(self, other: Self | Array) -> Self:
-        """Matrix product over the last two axes; the axes before them broadcast."""
+        """Matrix product over the last two axes; the axes before them broadcast.
+
+        ValueError for shapes that do not fit.
+        """
         product: Self = _matmul(self, other)
         return product
 
@@ -39,7 +45,7 @@ class Tensor(shapes.Tensor):
         return record(z, (self,), lambda g: (np.broadcast_to(g.reshape(kept), shape),))
 
     def mean(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """The mean along an axis, several, or all (None)."""
+        """The mean along an axis, several, or all (None). ValueError for the mean of no numbers."""
         shape = self.data.shape
         axes, kept = _reduced(axis, shape)
         n = math.prod(shape[k] for k in axes)
@@ -50,7 +56,10 @@ class Tensor(shapes.Tensor):
         return record(z, (self,), lambda g: (np.broadcast_to(g.reshape(kept) / n, shape),))
 
     def max(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """The largest number along an axis, several, or all (None); equal ones share the gradient."""
+        """The largest number along an axis, several, or all (None); equal ones share the gradient.
+
+        ValueError for the maximum of no numbers.
+        """
         x = self.data
         axes, kept = _reduced(axis, x.shape)
         if math.prod(x.shape[k] for k in axes) == 0:

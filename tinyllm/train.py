@@ -274,7 +274,8 @@ def clip_grad_norm(parameters: Parameters, max_norm: float) -> float:
     """Scale all gradients together so that their length is at most `max_norm`, in place.
 
     Returns the length before: a number of Python's own, 0 if there are no gradients. `max_norm` may be
-    math.inf, to measure only. FloatingPointError, and nothing is scaled, if a gradient is not finite.
+    math.inf, to measure only. ValueError unless max_norm > 0; FloatingPointError, and nothing is
+    scaled, if a gradient is not finite.
     """
     if not max_norm > 0:
         raise ValueError(f"clip_grad_norm: max_norm is a number above 0, got {max_norm}")

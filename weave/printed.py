@@ -43,7 +43,8 @@ def in_order() -> list[Printed]:
     """The pages of the book, in reading order."""
 
     def key(source: str) -> tuple[int, str]:
-        return (0 if "/" not in source else 2 if source.startswith("reference/") else 1, source)
+        place = 0 if "/" not in source else 2 if source.startswith("reference/") else 1
+        return place, re.sub(r"-lab\.md$", "~", source)  # "~" is greater than letters
 
     return [
         collected[source] for source in sorted(collected, key=key) if not source.startswith("code/")
@@ -68,7 +69,7 @@ def renamed(page: Printed, numbers: dict[str, int]) -> str:
             return ""
         return f' href="#p{numbers[other]}{"-" + anchor if anchor else ""}"'
 
-    html = UNPRINTED.sub("", page.html)
+    html = UNPRINTED.sub("", page.html).replace("<details", "<details open")
     return TAG.sub(lambda tag: ATTRIBUTE.sub(attribute, tag[0]), html)
 
 

@@ -81,6 +81,39 @@ def test_docstrings_of_contracts(chapter):
     assert ast.get_docstring(contract(chapter)), f"{path} does not say what the module is for"
 
 
+ERROR = re.compile(r"\b\w+Error\b")
+
+
+def docstrings(tree, prefix=""):
+    """The docstring of each class, function and method that has one, by dotted name."""
+    said = {}
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            if text := ast.get_docstring(node):
+                said[prefix + node.name] = text
+            if isinstance(node, ast.ClassDef):
+                said |= docstrings(node, f"{node.name}.")
+    return said
+
+
+def untold(contract, code):
+    """Names with the errors that the contract says they raise and the code does not."""
+    said = docstrings(code)
+    for name, text in docstrings(contract).items():
+        if name in said:
+            told = said[name] + said.get(name.rpartition(".")[0], "")
+            if lacking := set(ERROR.findall(text)) - set(ERROR.findall(told)):
+                yield f"{name}: {', '.join(sorted(lacking))}"
+
+
+@pytest.mark.parametrize("chapter", sorted(CHAPTERS))
+def test_docstrings_name_the_errors_of_contracts(chapter):
+    path = CHAPTERS[chapter]["builds"]
+    code = ast.parse((mutation.ROOT / path).read_text(encoding="utf-8"))
+    faults = [f"{path}: {text}" for text in untold(contract(chapter), code)]
+    assert not faults, "\n" + "\n".join(faults)
+
+
 def aliases(tree):
     """What the module-level names for types stand for, also those imported from the package."""
     found = {}
@@ -179,3 +212,29 @@ def f(x: "ArrayLike") -> None:
         "Tensor.b takes or gives arrays and says no shape",
         "f takes or gives arrays and says no shape",
     ]
+
+
+def test_an_untold_error_is_found():
+    stub = """
+class A:
+    def f(self):
+        '''ValueError or TypeError.'''
+    def g(self):
+        '''ValueError.'''
+def h():
+    '''OSError.'''
+def i():
+    '''OSError.'''
+"""
+    code = """
+class A:
+    '''ValueError.'''
+    def f(self):
+        '''F.'''
+    def g(self):
+        '''G.'''
+def h():
+    '''H.'''
+def i(): ...
+"""
+    assert list(untold(ast.parse(stub), ast.parse(code))) == ["A.f: TypeError", "h: OSError"]

@@ -92,11 +92,23 @@ LOOK = """
 def test_the_theme_switches_and_is_remembered(tab):
     tab.open(L53)
     assert tab.js(LOOK) == ["default", True, False]
-    tab.click("[data-md-component=palette] label")
+    tab.click(".theme-switch")
     assert tab.wait("document.body.dataset.mdColorScheme === 'slate'")
     assert tab.js(LOOK) == ["slate", False, True]
     tab.open("5-transformer/L5.1-attention.html")
     assert tab.js(LOOK) == ["slate", False, True]
+
+
+def test_the_theme_switches_by_keyboard(tab):
+    from selenium.webdriver.common.keys import Keys
+
+    tab.open(L53)
+    tab.js("document.querySelector('.theme-switch').focus()")
+    for key, name, theme in [(Keys.SPACE, "dark", "slate"), (Keys.ENTER, "light", "default")]:
+        assert tab.js("return document.activeElement.ariaLabel") == f"Switch to {name}"
+        tab.press(key)
+        assert tab.wait("document.body.dataset.mdColorScheme === arguments[0]", theme)
+        assert tab.wait("document.activeElement.checkVisibility()")
 
 
 def test_the_theme_is_the_one_of_the_system(tab):
@@ -231,6 +243,111 @@ def test_a_link_shows_what_it_leads_to(tab, page, link, shown):
     tab.press(Keys.TAB)
     assert tab.js("return document.activeElement === arguments[0]", element)
     assert tab.wait("document.querySelector('#preview:not([hidden])')?.innerText") == text
+
+
+FOCUS = """
+    const e = document.activeElement, walked = window.walked ??= new Set();
+    if (e === document.body || walked.has(e)) return null;
+    walked.add(e);
+    const named = `${e.tagName} ${e.id} ${e.className}: ${(e.ariaLabel ?? e.textContent).trim().slice(0, 40)}`;
+    const style = getComputedStyle(e);
+    if (style.outlineStyle === "none" || style.outlineWidth === "0px") return `no outline: ${named}`;
+    const preview = document.querySelector("#preview:not([hidden])");
+    if (preview && e.getAttribute("aria-describedby") !== "preview") return `beside another's preview: ${named}`;
+    const seen = [...e.getClientRects(), e.getBoundingClientRect()].some((box) => {
+        const left = Math.max(box.left, 0), right = Math.min(box.right, innerWidth);
+        const top = Math.max(box.top, 0), bottom = Math.min(box.bottom, innerHeight);
+        const there = left < right && top < bottom && document.elementFromPoint((left + right) / 2, (top + bottom) / 2);
+        return there && (e.contains(there) || there.contains(e));
+    });
+    return seen ? "" : `hidden: ${named}`;
+"""
+
+
+@pytest.mark.parametrize("page", ["index.html", "5-transformer/L5.2-masks.html"])
+@pytest.mark.parametrize("way", ["forth", "back"])
+def test_the_focus_is_always_seen(tab, page, way):
+    from selenium.webdriver import ActionChains
+    from selenium.webdriver.common.keys import Keys
+
+    tab.open(page)
+    if way == "back":
+        tab.js("window.scrollTo(0, 1e9); [...document.links].at(-1).focus()")
+    faults = []
+    while True:
+        actions = ActionChains(tab.driver)
+        if way == "back":
+            actions.key_down(Keys.SHIFT).send_keys(Keys.TAB).key_up(Keys.SHIFT)
+        else:
+            actions.send_keys(Keys.TAB)
+        actions.perform()
+        if (fault := tab.js(FOCUS)) is None:
+            break
+        faults += [fault] if fault else []
+    assert not faults, "\n".join(faults)
+    last = ".md-footer__link--next" if way == "forth" else ".md-skip"
+    assert tab.js("return window.walked.has(document.querySelector(arguments[0]))", last)
+
+
+@pytest.fixture
+def scriptless(tab):
+    """The tab, with scripts switched off."""
+    tab.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    yield tab
+    tab.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+BUTTONS = """
+    const seen = [...document.querySelectorAll("button")].filter((e) => e.checkVisibility({visibilityProperty: true}));
+    return seen.map((e) => e.outerHTML);
+"""
+
+
+def test_without_scripts_links_work_and_no_button_is_dead(scriptless):
+    tab = scriptless
+    tab.open(L53)
+    assert tab.js(BUTTONS) == []
+    tab.click("a.chunk-reference[href='#chunk-split-heads']")
+    assert "split-heads" in tab.wait(LANDED)
+    tab.click(".md-footer__link--next")
+    assert tab.path.startswith("5-transformer/L5.4")
+
+
+PAPER = """
+    const seen = [...document.querySelectorAll("article *")].filter((e) => e.checkVisibility({visibilityProperty: true}));
+    const named = (e) => `${e.tagName}.${e.className}: ${e.textContent.trim().slice(0, 40)}`;
+    const light = (colour) => colour.match(/[\\d.]+/g).slice(0, 3).reduce((a, b) => a + +b, 0) > 550;
+    const text = (e) => [...e.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    return {
+        cut: seen.filter((e) => e.clientWidth > 1 && e.scrollWidth > e.clientWidth + 1
+            && getComputedStyle(e).overflowX !== "visible").map(named),
+        buttons: seen.filter((e) => e.tagName === "BUTTON").map(named),
+        pale: seen.filter((e) => text(e) && light(getComputedStyle(e)[e.closest("svg") ? "fill" : "color"])).map(named),
+        code: seen.filter((e) => e.tagName === "CODE" && e.scrollWidth > e.parentElement.clientWidth + 1).map(named),
+    };
+"""
+
+
+@pytest.fixture
+def paper(tab):
+    """The tab, showing what would be printed on A4."""
+    tab.size(680)
+    tab.scheme("dark")
+    features = [{"name": "prefers-color-scheme", "value": "dark"}]
+    tab.driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"media": "print", "features": features}
+    )
+    yield tab
+    tab.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
+
+@pytest.mark.parametrize(
+    "page", [L53, LAB, "5-transformer/MS-L5-addition.html", "reference/chunks.html"]
+)
+def test_a_printed_page_is_whole(paper, page):
+    paper.open(page)
+    found = paper.js(PAPER)
+    assert not any(found.values()), found
 
 
 def test_heat_maps_follow_the_theme(tab):

@@ -951,6 +951,14 @@ def test_a_fault_fails_the_build(site, text):
         site({"index.md": "# Book\n\n" + text})
 
 
+def test_a_lab_follows_its_chapter(monkeypatch):
+    order = ["index.md", "5-x/L5.2-b.md", "5-x/L5.3-mha.md", "5-x/L5.3-lab.md", "5-x/L5.4-a.md"]
+    order += ["9-w/a.md", "reference/a.md"]
+    pages = {source: printed.Printed(source, source, "") for source in sorted(order)}
+    monkeypatch.setattr(printed, "collected", pages | {"code/a.md": printed.Printed("", "", "")})
+    assert [page.url for page in printed.in_order()] == order
+
+
 def test_ids_and_links_are_those_of_one_document():
     pages = [
         printed.Printed("index.html", "Book", '<h1 id="book">Book</h1><a href="a/b.html#x">b</a>'),
@@ -989,6 +997,7 @@ def test_the_pdf_has_contents_page_numbers_and_links(tmp_path, config):
     book = {
         **SMALL,
         "1-more/b.md": "# More\n\n## Way back\n\nTo [the root](../5-transformer/L5.3-mha.md#eq-root).\n",
+        "1-more/c.md": "# Last\n\nFrom [the folded block](#chunk-two).\n\n```python {#two .values}\ntwo = 2.0\n```\n",
     }
     count = printed.make(config(book), tmp_path / "book.pdf")
     reader = PdfReader(tmp_path / "book.pdf")
@@ -998,5 +1007,10 @@ def test_the_pdf_has_contents_page_numbers_and_links(tmp_path, config):
     assert re.search(rf"Way back\s*{number}\b", texts[1])
     assert texts[number - 1].split("\n")[:2] == ["More", str(number)]  # head and foot
     links = [note.get_object()["/Dest"] for note in reader.pages[number - 1]["/Annots"]]
-    assert links == ["/p2-eq-root"]
+    assert links == ["/p3-eq-root"]
+    assert any("two = 2.0" in text for text in texts)
+    notes = [note.get_object() for page in reader.pages for note in page.get("/Annots", [])]
+    inside = {note["/Dest"] for note in notes if "/Dest" in note}
+    assert "/p2-chunk-two" in inside
+    assert not inside - reader.named_destinations.keys()
     assert "Way back" in str(reader.outline)

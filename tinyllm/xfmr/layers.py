@@ -81,7 +81,10 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
 
 
 class LayerNorm(Module):
-    """`layer_norm` with its scale and shift: `weight` float32 [d], ones; `bias` float32 [d], zeros."""
+    """`layer_norm` with its scale and shift: `weight` float32 [d], ones; `bias` float32 [d], zeros.
+
+    ValueError unless d is a positive int and eps > 0.
+    """
 
     def __init__(self, d: int, eps: float = 1e-5) -> None:
         if isinstance(d, bool) or not isinstance(d, int | np.integer) or d < 1:
@@ -199,7 +202,10 @@ ACTIVATIONS = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh}
 
 
 class FeedForward(Module):
-    """Two linear maps with a bend between them, the same for every position: `up`, then `down`."""
+    """Two linear maps with a bend between them, the same for every position: `up`, then `down`.
+
+    ValueError for an activation that is not "relu", "gelu" or "gelu_tanh".
+    """
 
     def __init__(
         self,
@@ -552,6 +558,7 @@ class Decoder(Module):
         """A cache of B sequences without a token that read memory [B, Ts, d_model].
 
         `memory_mask` hides keys, the same ones from every token: bool, broadcasts to [B, 1, 1, Ts].
+        TypeError for a mask that is not bool, ValueError for its shape.
         """
         B, Ts, d = memory.shape
         pairs, nothing = [], np.empty((B, 0, d), memory.dtype)

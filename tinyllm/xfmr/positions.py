@@ -117,7 +117,10 @@ class SinusoidalPositions(Module):
         self._table = sinusoidal(0, d_model, 0, base, np.float64)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
-        """x [..., T, d_model] + positions offset, offset + 1, ...; the same shape and dtype."""
+        """x [..., T, d_model] + positions offset, offset + 1, ...; the same shape and dtype.
+
+        ValueError for another width or a negative offset.
+        """
         T, start = _checked_sequence(x, self.d_model, offset)
         if start + T > len(self._table):
             self._table = sinusoidal(2 * (start + T), self.d_model, 0, self.base, np.float64)
@@ -130,7 +133,8 @@ class SinusoidalPositions(Module):
 class LearnedPositions(Module):
     """Adds a learned vector for each position up to n_positions; `weight` [n_positions, d_model].
 
-    Drawn like `Embedding`'s. ValueError for a sequence that goes beyond the table.
+    Drawn like `Embedding`'s. ValueError for another width, a negative offset, and a
+    sequence that goes beyond the table.
     """
 
     def __init__(
@@ -163,7 +167,7 @@ def rotary(x: Tensor, offset: int = 0, base: float = 10000.0) -> Tensor:
 
     Features 2i and 2i + 1 of position t are turned by (offset + t) base^(-2i/dh) radians; one recorded
     operation. For queries and keys, after the heads are split and before their product; values are
-    not rotated. Su et al. (2021), eq. 34.
+    not rotated. ValueError for an odd dh. Su et al. (2021), eq. 34.
     """
     if x.ndim < 2 or x.shape[-1] % 2:
         raise ValueError(f"rotary: wants x of shape [..., T, dh] with dh even, got {list(x.shape)}")

@@ -30,7 +30,8 @@ def greedy_search(
     """The likeliest token each time, for each input; of equal ones the first.
 
     step(prefixes [N, t], inputs [N]) gives the log-probabilities [N, V] of the next token. The score is
-    the mean log-probability.
+    the mean log-probability. ValueError for log-probabilities that are NaN, positive, or of another
+    shape.
     """
     prefixes = np.full((n_inputs, 1), start, np.int64)  # [N, t]
     rows = np.arange(n_inputs)  # [N]

@@ -68,6 +68,7 @@
       one.removeAttribute("tabindex");
     }
     for (const one of copy.querySelectorAll("button, nav, .chunk-foot")) one.remove();
+    for (const one of copy.querySelectorAll("a")) one.tabIndex = -1; // it stands at the page's end, a step away from the last link
     return copy;
   };
 
@@ -79,9 +80,10 @@
   };
 
   const open = (link) => {
-    const shown = contents(link);
-    if (link === described || !shown) return;
+    if (link === described) return;
     close();
+    const shown = contents(link);
+    if (!shown) return;
     preview.replaceChildren(shown);
     preview.hidden = false;
     described = link;
@@ -275,6 +277,22 @@
     label.replaceWith(button);
     button.addEventListener("click", () => drawer.click());
     drawer.addEventListener("change", () => button.setAttribute("aria-expanded", String(drawer.checked)));
+  }
+
+  for (const label of document.querySelectorAll("[data-md-component=palette] label")) {
+    const input = document.getElementById(label.htmlFor); // Material's, which does the work
+    const button = element("button", {
+      type: "button", class: `${label.className} theme-switch`, title: label.title, "aria-label": label.title,
+    });
+    button.hidden = label.hidden;
+    button.append(...label.childNodes);
+    label.replaceWith(button);
+    button.addEventListener("click", () => {
+      input.click();
+      input.nextElementSibling.hidden = false;
+      input.nextElementSibling.focus();
+    });
+    input.hidden = true;
   }
 
   const boxes = document.querySelectorAll("pre, .equation, .table-frame, .figure-frame");
