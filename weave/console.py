@@ -79,4 +79,4 @@ def terminal(text: str) -> str:
             lines.append(f"<i class=gp>$</i> {code.colours(line[2:], 'bash')[0]}\n")
         else:
             lines.append(f"<span class=printed>{escape(line, quote=False)}\n</span>")
-    return code.framed("console", "".join(lines).replace("\n</span><span class=printed>", "\n"))
+    return code.framed("".join(lines).replace("\n</span><span class=printed>", "\n"))
