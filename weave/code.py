@@ -50,11 +50,11 @@ def caption(index: Index, page: Page, block: Any) -> str:
     files = []
     for path in made:
         if index.book.faults:  # then there are no pages of files
-            files.append(f'<span class="chunk-file">{escape(path)}</span>')
+            files.append(f"<span>{escape(path)}</span>")
             continue
         anchor = here.anchor if block in index.sources(path) else ""
         href = index.href(page.path, Place(f"code/{path}.md", anchor))
-        files.append(f'<a class="chunk-file" href="{href}">{escape(path)}</a>')
+        files.append(f'<a href="{href}">{escape(path)}</a>')
     if files:
         parts.append(", ".join(files))
     siblings = parts_of(index, block)
@@ -71,7 +71,7 @@ def preview(index: Index, page: Page, name: str) -> str:
     block = index.book.chunks[name][0]
     place = index.chunks[name]
     kind = "chunk implementation" if index.implements(index.pages[place.page], block) else "chunk"
-    inner = framed(block.language, "\n".join(lines_of(block)) + "\n")
+    inner = framed("\n".join(lines_of(block)) + "\n")
     return (
         f'<template data-preview="{escape(place.anchor)}"><div class="{kind}">'
         f'<div class="chunk-caption">{caption(index, page, block)}</div>{inner}</div></template>\n'
@@ -172,11 +172,11 @@ def _run(text: str, css: str) -> str:
 def coloured(index: Index, page: Page, block: Any) -> str:
     """The block's code with its colours and its links."""
     lines = list(_lines(index, page, block, block.body, block.language))
-    return framed(block.language, "\n".join(lines) + "\n")
+    return framed("\n".join(lines) + "\n")
 
 
 def difference(index: Index, page: Page, block: Any) -> str:
-    """A variant of a chunk: removed and added lines, told apart by sign and by colour."""
+    """A variant of a chunk: removed and added lines, each in an element that says which it is."""
     patched = index.book.chunks.get(block.patch, [])
     language = patched[0].language if patched else ""
     written = block.body.removesuffix("\n").split("\n")
@@ -186,9 +186,7 @@ def difference(index: Index, page: Page, block: Any) -> str:
     lines = []
     for sign, line in zip(signs, _lines(index, page, block, body, language), strict=True):
         tag = {"-": "del", "+": "ins"}.get(sign, "span")
-        lines.append(
-            f'<{tag} class="diff-line"><span class="diff-sign">{sign}</span>{line}\n</{tag}>'
-        )
+        lines.append(f"<{tag}>{line}\n</{tag}>")
     anchor = page.anchors.get(block.line, "")
     chunk = escape(block.patch)
     if block.patch in index.chunks:
@@ -201,7 +199,7 @@ def difference(index: Index, page: Page, block: Any) -> str:
     return (
         f'<div class="{kind}" id="{escape(anchor)}">\n'
         f'<div class="chunk-caption">{name}a variant of {chunk}, no part of the program</div>\n'
-        f"{framed(language, ''.join(lines))}\n</div>"
+        f"{framed(''.join(lines))}\n</div>"
     )
 
 
@@ -214,14 +212,11 @@ def folded(index: Index, page: Page, block: Any, summary: str) -> str:
     )
 
 
-def framed(language: str, inner: str) -> str:
+def framed(inner: str) -> str:
     """Code in the elements that Material's style sheet looks for."""
-    name = escape(LANGUAGES.get(language, language))
     inner = STRINGS.sub(lambda lines: lines[0].replace("</i>\n<i>", "\n"), inner)
     inner = inner.replace("</u>, <u>", ", ")  # the numbers of one array
-    return (
-        f'<div class="language-{name} highlight"><pre tabindex=0><code>{inner}</code></pre></div>'
-    )
+    return f'<div class="highlight"><pre tabindex=0><code>{inner}</code></pre></div>'
 
 
 def lines_of(block: Any) -> tuple[str, ...]:

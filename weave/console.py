@@ -55,4 +55,4 @@ def terminal(output: Output) -> str:
             lines.append(f"<i class=gp>$</i> {code.colours(line[2:], 'bash')[0]}\n")
         else:
             lines.append(f"<span class=printed>{escape(line, quote=False)}\n</span>")
-    return code.framed("console", "".join(lines).replace("\n</span><span class=printed>", "\n"))
+    return code.framed("".join(lines).replace("\n</span><span class=printed>", "\n"))

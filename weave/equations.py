@@ -33,10 +33,14 @@ def mathml(tex: str, display: bool = False) -> str:
     return LOW_ROOT.sub(r"<msqrt class=low>\1</msqrt>", str(html))
 
 
-def inline(index: Index, page: Page, line: int, tex: str) -> str:
-    """A formula inside a line of text."""
+CLOSING = ".,;:!?)]'\"-"  # signs that begin no line
+TIE = "\N{WORD JOINER}"
+
+
+def inline(index: Index, page: Page, line: int, tex: str, after: str = "") -> str:
+    """A formula inside a line of text, in front of the text `after`."""
     try:
-        return breakable(mathml(tex))
+        return breakable(mathml(tex)) + (TIE if after.startswith(tuple(CLOSING)) else "")
     except TeXError as error:
         return _bad(index, page, line, tex, error)
 

@@ -158,7 +158,8 @@ class Weaver(Preprocessor):
             html = self._stashed(equations.displayed(index, page, line, tex))
             return f"{margin.rstrip()}\n{margin}{html}\n{margin.rstrip()}"
         if match["inline"] is not None:
-            return self._stashed(equations.inline(index, page, line, match["inline"]))
+            after = match.string[match.end() : match.end() + 1]
+            return self._stashed(equations.inline(index, page, line, match["inline"], after))
         if match["label"] is not None:
             return self._reference(page, match, line)
         if match["to"]:

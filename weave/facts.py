@@ -31,7 +31,7 @@ def text(index: Index, page: Page, line: int, source: str) -> str:
         if found[1] is not None:
             done += name(index, page, found[1])
         elif found[2] is not None:
-            done += equations.inline(index, page, line, found[2])
+            done += equations.inline(index, page, line, found[2], source[found.end() :])
         else:
             done += f"<em>{escape(found[3], quote=False)}</em>"
         at = found.end()
@@ -44,7 +44,7 @@ def name(index: Index, page: Page, written: str) -> str:
     place = index.defined(written, page.path)
     if place is None:
         return shown
-    return f'<a class="defined" href="{index.href(page.path, place)}">{shown}</a>'
+    return f'<a href="{index.href(page.path, place)}">{shown}</a>'
 
 
 def chapter_link(index: Index, page: Page, chapter: str) -> str:
@@ -64,7 +64,7 @@ def page_link(index: Index, page: Page, path: str) -> str:
 
 def file_link(index: Index, page: Page, path: str) -> str:
     """A file's path, a link to the block that makes it where one does."""
-    code = f"<code>{escape(path)}</code>"
+    code = f"<code>{escape(path).replace('/', '/<wbr>')}</code>"
     place = index.files.get(path.strip("`"))
     return f'<a href="{index.href(page.path, place)}">{code}</a>' if place else code
 
@@ -105,7 +105,10 @@ def overview(index: Index, page: Page, block: Any) -> str:
         ("Tests", file_link(index, page, facts["tests"]) if facts.get("tests") else ""),
         (
             "Your files",
-            ", ".join(f"<code>{escape(p)}</code>" for p in facts.get("learner_files", [])),
+            ", ".join(
+                f"<code>{escape(p).replace('/', '/<wbr>')}</code>"
+                for p in facts.get("learner_files", [])
+            ),
         ),
         ("Needs", chapters(facts["needs"])),
         ("Its tests need", chapters(facts.get("test_needs", []))),

@@ -203,10 +203,9 @@ def assembled(index: Index, page: Page, target: str) -> str:
         )
         done += "".join(_lines(block, run, lines[at:last])) + "</span></span>"
         at = last
-    language = origins[0][0].language if origins else ""
     return (
         f"<p>{len(lines)} lines, from {links}.</p>\n{facts.HIDE if built else ''}"
-        f'<div class="assembled">{code.framed(language, done)}</div>'
+        f'<div class="assembled">{code.framed(done)}</div>'
     )
 
 

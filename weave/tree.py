@@ -10,6 +10,7 @@ from xml.etree.ElementTree import Element, SubElement
 
 from markdown import Markdown
 from markdown.treeprocessors import Treeprocessor
+from markdown.util import AtomicString
 
 from weave.index import Index, Page, Place, Section
 
@@ -27,6 +28,8 @@ PLACEHOLDER = re.compile(
     "\x02(?:(amp)|(\\d+)|wzxhzdk:(\\d+)|[^\x03]*)\x03"
 )  # what Markdown has put aside
 GLOSSARY = "reference/glossary.md"
+LONG = 24  # characters of a path in a table that may be broken
+SHORT = 10  # characters of a cell that is not
 
 
 class Finisher(Treeprocessor):
@@ -86,9 +89,10 @@ class Finisher(Treeprocessor):
                 self._terms(element, at + 1, here.tail, here)
 
     def _table(self, table: Element) -> Element:
-        """A table in a frame in which it can be scrolled. Empty headings would be read aloud; one that is all formula
-        has its words for those who hear the page."""
+        """A table in a frame in which it can be scrolled. A long path may be broken, a few words are not. Empty headings
+        would be read aloud; one that is all formula has its words for those who hear the page."""
         table.set("class", "book-table")
+        self._breaks(table)
         for cell in table.iter("th"):
             if not len(cell) and not plain(cell):
                 formula = self.words(cell.text or "")
@@ -102,6 +106,20 @@ class Finisher(Treeprocessor):
         frame.tail, table.tail = table.tail, None
         frame.append(table)
         return frame
+
+    def _breaks(self, table: Element) -> None:
+        """Where the lines of a table may end; and no white space between its cells, of which a long page has a kilobyte."""
+        slash = "/" + self.md.htmlStash.store("<wbr>")
+        for element in table.iter():
+            text = element.text or ""
+            if element.tag == "code" and len(text) > LONG:
+                element.text = AtomicString(text.replace("/", slash))
+            elif element.tag == "td" and not len(element) and len(text) <= SHORT:
+                element.text = text.replace(" ", "\N{NO-BREAK SPACE}")
+            elif element.tag in ("table", "thead", "tbody", "tr"):
+                element.text = None
+            if element.tag in ("thead", "tbody", "tr", "th", "td"):
+                element.tail = None
 
     def words(self, text: str) -> str:
         """The letters of the formulas that stand in a text."""
@@ -131,7 +149,7 @@ class Finisher(Treeprocessor):
             if text.casefold() in self.terms:
                 self._wrap(parent, at, code, text.casefold())
             return
-        link = Element("a", {"class": "defined", "href": self.index.href(self.page.path, place)})
+        link = Element("a", {"href": self.index.href(self.page.path, place)})
         link.tail, code.tail = code.tail, None
         parent[at] = link
         link.append(code)

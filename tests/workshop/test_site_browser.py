@@ -21,6 +21,15 @@ WIDE = """
         e.clientWidth > 1 && e.scrollWidth > e.clientWidth + 1
         && ["hidden", "clip"].includes(getComputedStyle(e).overflowX)
         && e.checkVisibility({visibilityProperty: true}));
+    const box = (e) => e.getBoundingClientRect();
+    cut.push(...[...document.querySelectorAll("svg.figure text")].filter((e) =>
+        box(e).left < box(e.ownerSVGElement).left - 1 || box(e).right > box(e.ownerSVGElement).right + 1));
+    cut.push(...[...document.querySelectorAll("article .headerlink")].filter((e) => {
+        const words = document.createRange();
+        words.selectNodeContents(e.parentElement);
+        words.setEndBefore(e);
+        return box(e).top > box(words).bottom; // on a line of its own, below the heading
+    }));
     if (document.scrollingElement.scrollWidth <= limit) return cut.map(named);
     const out = [...document.querySelectorAll("body *")].filter((e) =>
         e.getBoundingClientRect().right > limit + 1 && e.checkVisibility({visibilityProperty: true}));
@@ -139,6 +148,31 @@ def lines(path):
     """The lines of a file that are long enough to mean something."""
     text = (ROOT / path).read_text(encoding="utf-8")
     return {line.strip() for line in text.split("\n") if len(line.strip()) > 20}
+
+
+def test_a_variant_has_its_signs_and_they_are_not_copied(tab):
+    tab.open(L53)
+    sign = "return getComputedStyle(document.querySelector('#patch-s02 ' + arguments[0]), '::before').content"
+    assert [tab.js(sign, tag) for tag in ("del", "ins")] == ['"-"', '"+"']
+    code = tab.js("return document.querySelector('#patch-s02 code').textContent")
+    assert [line[:8] for line in code.split("\n")[:2]] == ["    head", "    retu"]
+
+
+COVERING = """
+    return [...document.querySelectorAll(".copy")].filter((button) => {
+        const code = button.parentElement.querySelector("code");
+        const top = code.getBoundingClientRect().top + parseFloat(getComputedStyle(code).paddingTop);
+        return button.checkVisibility() && button.getBoundingClientRect().bottom > top + 1;
+    }).map((button) => button.ariaLabel);
+"""
+
+
+@pytest.mark.parametrize("page", [L53, LAB])
+def test_where_nothing_hovers_no_button_covers_code(tab, page):
+    tab.open(page)
+    assert tab.js("return matchMedia('(hover: none)').matches")
+    tab.size(360)
+    assert tab.js(COVERING) == []
 
 
 SEEN = "return document.querySelector('article').innerText"

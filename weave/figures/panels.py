@@ -19,7 +19,9 @@ class Picture(str):
     def of(cls, drawing: Drawing, title: str = "") -> Picture:
         """The drawing under its title, if it has one."""
         if title:
-            whole = Drawing(max(drawing.width, width_of(title) * 1.08), drawing.height + LINE + 6)
+            whole = Drawing(
+                max(drawing.width, width_of(title, bold=True)), drawing.height + LINE + 6
+            )
             whole.text(whole.width / 2, LINE / 2, title, bold=True)
             whole.inside(drawing, (whole.width - drawing.width) / 2, LINE + 6)
             drawing = whole

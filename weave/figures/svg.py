@@ -59,11 +59,16 @@ def decimals(value: float, digits: int) -> str:
     return text.replace("-", "\N{MINUS SIGN}")
 
 
-def width_of(text: str, size: float = SIZE) -> float:
-    """About how wide a line of text is, in px; no font is measured, so a little more than most need."""
-    narrow = sum(text.count(letter) for letter in "ijlI.,:;|!'()[]ft ")
-    wide = sum(text.count(letter) for letter in "mwMW@%→")
-    return size * (0.58 * len(text) - 0.22 * narrow + 0.25 * wide)
+def width_of(text: str, *, bold: bool = False) -> float:
+    """About how wide a line of text is, in px. No font is measured: it is what a wide one needs, such as DejaVu Sans."""
+    narrow = sum(text.count(letter) for letter in "ijlI.,:;|!'()[]ftr- ")
+    wide = sum(text.count(letter) for letter in "mwMW@%→−+=<>")
+    capital = sum(letter.isupper() for letter in text)
+    return (
+        SIZE
+        * (1.13 if bold else 1.0)
+        * (0.64 * len(text) - 0.24 * narrow + 0.25 * wide + 0.1 * capital)
+    )
 
 
 def _number(value: float) -> str:

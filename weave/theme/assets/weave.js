@@ -47,7 +47,7 @@
     chunk.querySelector(".chunk-caption").prepend(button);
   }
 
-  const LINKS = "a.chunk-reference, a.defined, a.term, .chunk-foot a";
+  const LINKS = "a.chunk-reference, a:has(> code), a.term, .chunk-foot a";
   const preview = element("div", { id: "preview", role: "tooltip", hidden: "" });
   (document.querySelector("main") ?? document.body).append(preview);
   let described = null; // the link whose preview is open
@@ -187,7 +187,8 @@
   const snippet = ({ text, low }, words) => {
     const at = Math.min(...words.map((word) => low[1].indexOf(word)).filter((where) => where >= 0));
     const start = Number.isFinite(at) ? Math.max(0, text.lastIndexOf(" ", Math.max(0, at - 50)) + 1) : 0;
-    return (start ? "… " : "") + text.slice(start, start + 150) + (text.length > start + 150 ? " …" : "");
+    const end = text.length > start + 150 ? text.lastIndexOf(" ", start + 150) : text.length;
+    return (start ? "… " : "") + text.slice(start, end > start ? end : start + 150) + (end < text.length ? " …" : "");
   };
 
   const show = () => {
@@ -258,7 +259,7 @@
     const button = element("button", { type: "button", class: "copy", "aria-label": `Copy ${name}` }, "Copy");
     button.addEventListener("click", async () => {
       const code = pre.querySelector("code").cloneNode(true);
-      for (const one of code.querySelectorAll(".run-from, .diff-sign")) one.remove();
+      for (const one of code.querySelectorAll(".run-from")) one.remove();
       await copied(code.textContent);
       button.textContent = "Copied";
       said.textContent = `${name} is copied`;
