@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,13 @@ def on_build_error(error: Exception) -> None:
 def on_files(files: Any, config: Any) -> Any:
     """Writes the generated pages, and hands them to MkDocs."""
     index = current(config["docs_dir"])
+    unread = {fault.path for fault in index.book.faults} - {c.path for c in index.book.chapters}
+    for file in files.documentation_pages() if unread else ():
+        if os.path.join(index.folder, file.src_uri) in unread:  # MkDocs would stop at it
+            file.content_string = ""
+    shown = {file.src_uri for file in files if not file.inclusion.is_excluded()}
+    for path in index.pages.keys() - shown:
+        index.fault(path, 1, "MkDocs leaves this chapter out: its folder or its name is excluded")
     folder = Path(config["docs_dir"]).parent / BUILD
     for path, text in pages.generated(index).items():
         index.add(path, text)

@@ -62,7 +62,7 @@ def renamed(page: Printed, numbers: dict[str, int]) -> str:
             return f' href="#p{here}-{unquote(value[1:])}"'
         if re.match(r"[a-z]+:|//", value):
             return found[0]
-        path, _, anchor = unquote(value).partition("#")
+        path, _, anchor = map(unquote, value.partition("#"))
         other = posixpath.normpath(posixpath.join(posixpath.dirname(page.url), path))
         if other not in numbers:
             return ""

@@ -40,6 +40,8 @@ def transcripts(blocks: Sequence[tuple[str, str]], root: str = ".") -> list[str]
 
 def _session(text: str, files: str, workspace: Path, home: Path) -> str:
     if files:
+        if not (home / files).is_dir():
+            raise ValueError(f"workspace={files}: there is no such folder")
         left_out = shutil.ignore_patterns("__pycache__")
         shutil.copytree(home / files, workspace, dirs_exist_ok=True, ignore=left_out)
     lines: list[str] = []
@@ -56,9 +58,12 @@ _CUT = re.compile(r"\s*\|\s*(head|tail)\s+-(\d+)\s*$")
 def _run(command: str, workspace: Path, home: Path) -> list[str]:
     """The lines that a command prints."""
     cut = _CUT.search(command)
-    words = shlex.split(_CUT.sub("", command), comments=True)
+    try:
+        words = shlex.split(_CUT.sub("", command), comments=True)
+    except ValueError as error:
+        raise ValueError(f"{command}: {error}") from error
     if words[:1] != ["ol"]:
-        raise ValueError(f"a session can only call ol: {command}")
+        raise ValueError(f"{command}: a session can only call ol")
     done = subprocess.run(
         [sys.executable, "-m", "tinyllm.ol", *words[1:]],
         cwd=workspace,
