@@ -77,10 +77,13 @@ class Page:
     sections: list[Section] = field(default_factory=list)
     ids: set[str] | None = None  # of headings and the like; None until the page is rendered
 
+    def woven_ids(self) -> set[str]:
+        """The ids of blocks, figures and equations."""
+        return {*self.anchors.values(), *self.figures, *("eq-" + name for name in self.equations)}
+
     def all_ids(self) -> set[str]:
         """Every id that a link can lead to."""
-        woven = {*self.anchors.values(), *self.figures, *("eq-" + name for name in self.equations)}
-        return woven | (self.ids or set())
+        return self.woven_ids() | (self.ids or set())
 
 
 class Index:
@@ -109,6 +112,8 @@ class Index:
         self.program = Program(self.book)
         source = self.pages.get(GLOSSARY)
         self.terms, self.forms = glossary.read(source.text if source else "")
+        for line, message in self.terms.faults:
+            self.fault(GLOSSARY, line, message)
         self.term_pattern = glossary.pattern(self.forms)
         for fault in self.book.faults:
             self.report(*fault)
@@ -122,6 +127,8 @@ class Index:
 
     def report(self, path: str, line: int, message: str) -> None:
         """Say what is wrong in a chapter that is known by its file's path."""
+        if (path, line, message) in self.faults:
+            return
         self.faults.append((path, line, message))
         log.warning("%s:%d: %s", path, line, message)
 

@@ -16,7 +16,7 @@ PROSE = re.compile(
     <!-- .*? -->
   | (?<!`)(?P<ticks> `+ )(?!`) (?: (?!\n[ \t]*\n). )+? (?<!`)(?P=ticks)(?!`)
   | \\ (?P<escaped> [\\`$] )
-  | (?P<margin> ^[ \t>]* )? \$\$ (?P<display> (?: (?!\n[ \t]*\n). )+? ) \$\$ (?P<behind> [^\n]* )
+  | (?P<margin> ^[ \t>]* )? \$\$ (?P<display> (?: (?!\n[ \t]*\n). )+? ) \$\$ (?= (?P<behind> [^\n]* ) )
   | (?P<open> \$\$ )
   | \$ (?P<inline> (?=\S) (?: (?!\n[ \t]*\n)[^$] )+? (?<![\s\\]) ) \$ (?!\d)
   | \]\( [ \t]* (?: <(?P<angled> [^<>\n]+ )> | (?P<to> (?: [^()\s] | \([^()\s]*\) )+ ) ) (?: \s+ (?: "[^"]*" | '[^']*' ) )? \s* \)
@@ -32,9 +32,11 @@ PROSE = re.compile(
 def found(lines: list[str], first: int) -> Iterator[tuple[int, re.Match[str]]]:
     """The matches of `PROSE` in the lines, each with its line; `first` is the number of the first line."""
     text = "\n".join(lines)
+    line, at = first, 0  # the line of what is counted up to
     for match in PROSE.finditer(text):
         start = match.end("margin") if match["margin"] else match.start()
-        yield first + text.count("\n", 0, start), match
+        line, at = line + text.count("\n", at, start), start
+        yield line, match
 
 
 def replaced(

@@ -958,6 +958,14 @@ def test_terms_of_a_part_are_marked_in_that_part_only(weave):
     assert 'data-tip="What is compared with queries."' in html
 
 
+def test_a_word_that_stands_twice_in_the_glossary_is_a_fault(weave):
+    text = GLOSSARY + "\nmask\n:   Again.\n\nhead (Keys, heads)\n:   A part.\n"
+    assert weave({"reference/glossary.md": text})[1] == [
+        "book/reference/glossary.md:18: the glossary has two entries mask",
+        "book/reference/glossary.md:21: Keys is a form of key already",
+    ]
+
+
 def test_the_glossary_has_an_id_for_each_term(weave):
     weave({"reference/glossary.md": GLOSSARY})
     html = Markdown(extensions=[*EXTENSIONS, "def_list"]).convert(GLOSSARY)
@@ -1023,6 +1031,23 @@ def test_links_in_code_and_to_odd_names_are_not_dead(weave, caplog):
     assert not caplog.records
 
 
+def test_a_heading_with_the_id_of_a_block_is_a_fault(weave):
+    text = "# A\n\n```python {#a file=a.py}\nx = 1\n```\n\n## Chunk a\n"
+    weave({"a.md": text})
+    Markdown(extensions=[*EXTENSIONS, "toc"]).convert(text)
+    assert [(at, message) for _, at, message in current().faults] == [
+        (3, "a heading of this page has the id chunk-a too")
+    ]
+
+
+def test_a_fault_is_said_once(weave):
+    text = "[eq. a](#eq-a), [eq. a](#eq-a)\n[eq. a](#eq-a)\n"
+    assert [fault.partition(": ")[0] for fault in weave({"a.md": text})[1]] == [
+        "book/a.md:1",
+        "book/a.md:2",
+    ]
+
+
 def test_a_picture_without_words_is_a_fault(weave):
     assert weave({"a.md": "\n![](a.png) ![a](a.png)\n"})[1] == [
         "book/a.md:2: the image a.png has no alt text"
@@ -1074,8 +1099,6 @@ def test_two_chapters_of_one_text_are_a_fault(weave):
 )
 def test_dead_links_and_unknown_tests_name_their_line(weave, caplog, text, wrong):
     weave({"a.md": text})
-    Markdown(extensions=[*EXTENSIONS, "toc"]).convert(text)
-    caplog.clear()
     Markdown(extensions=[*EXTENSIONS, "toc"]).convert(text)
     links.check(current(), ["c.png"])
     assert [record.getMessage() for record in caplog.records] == ([wrong] if wrong else [])
@@ -1210,6 +1233,12 @@ def test_a_fault_fails_the_build(site, text):
         site({"index.md": "# Book\n\n" + text})
 
 
+def test_the_pdf_of_no_book_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["weave.printed", "-f", str(tmp_path / "gone.yml")])
+    assert printed.main() == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
 @pytest.mark.slow
 def test_a_chapter_that_cannot_be_read_is_a_fault_like_others(tmp_path, config, caplog):
     from mkdocs.commands.build import build
@@ -1262,6 +1291,23 @@ def test_ids_and_links_are_those_of_one_document():
         ("p1-x", "x &amp; y", "5"),
     ]
     assert '{ content: "A \\"b\\""; }' in html
+
+
+def test_pictures_and_odd_names_are_found_in_one_document():
+    pages = [
+        printed.Printed(
+            "a/b%20c.html",
+            "</style>",
+            '<img alt="x" src="../d%20e.png"><a href="c%23d.html#x">c</a>',
+        ),
+        printed.Printed(
+            "a/c%23d.html", "C", '<img src="data:image/png;base64,x"><h2 id="x">x</h2>'
+        ),
+    ]
+    html = printed.document(pages, "Name", "About")
+    assert '<img alt="x" src="d%20e.png"><a href="#p1-x">c</a>' in html
+    assert '<img src="data:image/png;base64,x">' in html
+    assert html.count("</style>") == 1
 
 
 @pytest.mark.slow
