@@ -13,6 +13,7 @@ from pygments.token import Token
 from pygments.util import ClassNotFound
 
 from weave.index import REFERENCE, Index, Page, Place
+from weave.prose import PICTURES
 
 STAND_IN = "WEAVE{}EVAEW"  # a word that every lexer takes for one name
 STOOD_IN = re.compile(r"WEAVE(\d+)EVAEW")
@@ -146,7 +147,8 @@ def colours(body: str, language: str) -> tuple[str, ...]:
     """The lines of a piece of code as HTML with colours; as many as the code has."""
     lines, line = [], ""
     run, last = "", ""  # text that is not written yet, and its class
-    for kind, value in [*_lexer(language).get_tokens(body.removesuffix("\n")), (Token.End, "")]:
+    shown = body.removesuffix("\n").translate(PICTURES)
+    for kind, value in [*_lexer(language).get_tokens(shown), (Token.End, "")]:
         css = _class(kind)
         for number, part in enumerate(value.split("\n")):
             if number or css != last and (part.strip() or kind is Token.End):
@@ -246,7 +248,8 @@ def _lines(index: Index, page: Page, block: Any, body: str, language: str) -> li
     lines = colours(REFERENCE.sub(hidden, body), language)
     return [
         STOOD_IN.sub(
-            lambda found: links[int(found[1])], _equations(index, page, block.line + number, line)
+            lambda found: links[int(found[1])] if int(found[1]) < len(links) else found[0],
+            _equations(index, page, block.line + number, line),
         )
         for number, line in enumerate(lines, 1)
     ]

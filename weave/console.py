@@ -40,8 +40,10 @@ def outputs(index: Index, page: Page) -> dict[int, Output]:
 def _line(blocks: list[Any], message: str) -> int:
     """The line of the command that a message names."""
     for block in blocks:
+        if message.startswith(f"workspace={block.attributes.get('workspace', '')}: "):
+            return int(block.line)
         for number, line in enumerate(block.body.splitlines(), block.line + 1):
-            if line.startswith("$ ") and line[2:] in message:
+            if line.startswith("$ ") and message.startswith(f"{line[2:]}: "):
                 return int(number)
     return int(blocks[0].line)
 

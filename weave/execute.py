@@ -1,7 +1,7 @@
 # Tangled from book/workshop/weave.md
 """Runs the figures of the chapters in a process of their own: always against the package as it is now.
 
-`python -m weave.execute` reads a JSON list of [path, line, code] and prints a JSON list, for each the
+`python -m weave.execute` reads a JSON list of [path, line, code] and prints for each a line of JSON: the
 figure's SVG or {"line": ..., "error": ...} with the chapter line at which it failed.
 """
 
@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from xml.etree import ElementTree as ET
 
 from weave import kept
 from weave.later import Output, Work
@@ -81,16 +82,21 @@ def _run(blocks: Sequence[tuple[str, int, str]]) -> list[Result]:
         "PYTHONHASHSEED": "0",
         "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
     }
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "weave.execute"],
-        input=json.dumps(blocks),
-        stdout=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-        env=environment,
-        check=True,
-    )
-    results: list[Result] = json.loads(done.stdout)
+    results: list[Result] = []
+    while len(results) < len(blocks):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-m", "weave.execute"],
+            input=json.dumps(blocks[len(results) :]),
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            env=environment,
+            check=False,
+        )
+        results += map(json.loads, done.stdout.splitlines())
+        if len(results) < len(blocks):  # the next one has ended the process
+            ended = f"the process that draws it ended with {done.returncode}"
+            results.append({"line": blocks[len(results)][1], "error": ended})
     return results
 
 
@@ -104,6 +110,7 @@ def run(path: str, line: int, code: str) -> Result:
         svg = names.get("figure")
         if not isinstance(svg, str) or not svg.lstrip().startswith("<svg"):
             raise TypeError("the block must assign a string that is one <svg> element to `figure`")
+        ET.fromstring(svg)
         return str(svg)
     except BaseException as error:
         frames = traceback.extract_tb(error.__traceback__)
@@ -114,10 +121,11 @@ def run(path: str, line: int, code: str) -> Result:
 
 
 def main() -> None:
-    """Standard input to standard output; what the figures print goes to standard error."""
-    with contextlib.redirect_stdout(sys.stderr):
-        results = [run(*block) for block in json.load(sys.stdin)]
-    json.dump(results, sys.stdout)
+    """Standard input to standard output; what the figures and their processes print goes to standard error."""
+    with os.fdopen(os.dup(1), "w") as answer, contextlib.redirect_stdout(sys.stderr):
+        os.dup2(2, 1)
+        for block in json.load(sys.stdin):
+            print(json.dumps(run(*block)), file=answer, flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import posixpath
 import re
 import zlib
 from collections import Counter
-from html import escape
+from html import escape, unescape
 from typing import Any
 
 from markdown import Markdown
@@ -20,13 +20,18 @@ from markdown.extensions import Extension
 from markdown.preprocessors import Preprocessor
 
 from weave import code, console, equations, facts, pages, prose
-from weave.index import Index, Page, current
+from weave.index import Index, Link, Page, current
 from weave.later import LATER, Output
 from weave.outputs import outputs
 from weave.tree import Finisher
 
-TEST = re.compile(r"`test_\w+`")
+TEST = re.compile(r"(?:[\w./-]+::)*test_\w+(?:\[.*\]|\(\))?")
+ADDRESS = re.compile(r"""\s(?:href|src)\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
+FRONT = re.compile(r"---[ \t]*\n.*?\n(?:\.\.\.|---)[ \t]*\n", re.DOTALL)
 STYLE = re.compile(r' style="([^"]*)"')
+
+
+TARGETS = ("to", "angled", "below", "below_angled")
 
 
 class WeaveExtension(Extension):
@@ -58,6 +63,7 @@ class Weaver(Preprocessor):
         if page is None:
             return lines
         page.links.clear()
+        lines = self._own(page, lines)
         self.outputs = outputs(self.index, page)
         done: list[str] = []
         at = 0  # lines that are done
@@ -77,6 +83,15 @@ class Weaver(Preprocessor):
             html = "".join(code.preview(self.index, page, name) for name in others)
             done += ["", self._stashed(html), ""]
         return done
+
+    def _own(self, page: Page, given: list[str]) -> list[str]:
+        """The page's lines as its chapter counts them: MkDocs takes away front matter, and empty lines at the head."""
+        text = page.text
+        front = FRONT.match(text)
+        if front and not "\n".join(given).startswith(front[0]):
+            text = "\n" * front[0].count("\n") + text[front.end() :]
+        text = text.translate(prose.PICTURES).expandtabs(self.md.tab_length)
+        return [line if line.strip() else "" for line in text.split("\n")] + ["", ""]
 
     def _stashed(self, html: str) -> str:
         """A word that Markdown replaces by this HTML in the end."""
@@ -116,7 +131,7 @@ class Weaver(Preprocessor):
     def _figure(self, page: Page, block: Any) -> str:
         output, name = self.outputs[block.line], escape(block.name or "")
         alt = block.attributes.get("alt", "")
-        if not name or not alt:
+        if not name.startswith("fig-") or not alt:
             self.index.fault(page.path, block.line, "a figure has a name, #fig-NAME, and alt text")
         if output.fault:
             self.index.fault(page.path, *output.fault)
@@ -154,22 +169,27 @@ class Weaver(Preprocessor):
             return "&#36;"
         if match["display"] is not None:
             margin = match["margin"] or ""
+            if match["behind"].strip() or match["margin"] is None:
+                index.fault(page.path, line, "a displayed equation stands on lines of its own")
             tex = re.sub(r"\n[ \t>]*", "\n", match["display"])
             html = self._stashed(equations.displayed(index, page, line, tex))
             return f"{margin.rstrip()}\n{margin}{html}\n{margin.rstrip()}"
+        if match["open"]:
+            index.fault(page.path, line, "no other $$ follows this one before an empty line")
         if match["inline"] is not None:
             after = match.string[match.end() : match.end() + 1]
             return self._stashed(equations.inline(index, page, line, match["inline"], after))
         if match["label"] is not None:
             return self._reference(page, match, line)
-        if match["to"]:
-            page.links.append((line, match["to"]))
-        elif (
-            match["ticks"]
-            and TEST.fullmatch(match[0])
-            and not index.test(match[0][1:-1], page.path)
-        ):
-            index.fault(page.path, line, f"no block of the book defines the test {match[0][1:-1]}")
+        for target in filter(None, (match[one] for one in TARGETS)):
+            page.links.append(Link(line, target))
+            if match.string.endswith("![", 0, match.start()):
+                index.fault(page.path, line, f"the image {target} has no alt text")
+        for target in ADDRESS.findall(match["tag"] or ""):
+            page.links.append(Link(line, unescape(target), raw=True))
+        named = match[0].strip("`") if match["ticks"] else ""
+        if TEST.fullmatch(named) and not index.test(named.removesuffix("()"), page.path):
+            index.fault(page.path, line, f"no block of the book defines the test {named}")
         return None
 
     def _reference(self, here: Page, found: re.Match[str], line: int) -> str | None:
@@ -179,7 +199,8 @@ class Weaver(Preprocessor):
             folder = here.path.rpartition("/")[0]
             other = posixpath.normpath(posixpath.join(folder, found["file"]))
             if other not in self.index.pages:
-                return None  # a dead link: MkDocs says so
+                here.links.append(Link(line, found["file"]))
+                return None
             page = self.index.pages[other]
         name = found["name"]
         if found["kind"] == "eq":

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from weave import equations
+from weave import equations, header
 from weave.code import anchored
 from weave.figures import graph
 from weave.index import Index, Page, Place
@@ -23,15 +23,16 @@ HIDE = (
 )
 
 
-def text(index: Index, page: Page, line: int, source: str) -> str:
-    """A short text from an attribute or a header: code in backticks, formulas in dollars, stress in stars."""
+def text(index: Index, page: Page, line: int, source: str, owner: Page | None = None) -> str:
+    """A short text from an attribute or a header: code in backticks, formulas in dollars, stress in stars. `line` is one
+    of the owner's, where that is another page."""
     done, at = "", 0
     for found in SPAN.finditer(source):
         done += escape(source[at : found.start()], quote=False)
         if found[1] is not None:
             done += name(index, page, found[1])
         elif found[2] is not None:
-            done += equations.inline(index, page, line, found[2], source[found.end() :])
+            done += equations.inline(index, owner or page, line, found[2], source[found.end() :])
         else:
             done += f"<em>{escape(found[3], quote=False)}</em>"
         at = found.end()
@@ -136,7 +137,7 @@ def _together(facts: dict[str, Any]) -> str:
 
 def pitfall(index: Index, page: Page, block: Any) -> str:
     """The line below a pitfall: which tests catch it."""
-    named = re.search(r"mutants\.([\w-]+)", block.body)
+    named = re.search(r"""mutants\.["']?([^"'\]]+)""", block.body)
     mutant = index.facts.get(page.chapter, {}).get("mutants", {}).get(named[1] if named else "", {})
     caught = mutant.get("caught_by", [])
     if not caught:
@@ -188,8 +189,7 @@ def chapter_map(index: Index, page: Page) -> str:
     ]
     picture = graph(nodes, edges, links=links, faint=planned, across=False)
     rows = "".join(
-        f"<li>{chapter_link(index, page, chapter)}: "
-        f"{text(index, page, 1, index.facts[chapter].get('summary', ''))}</li>\n"
+        f"<li>{chapter_link(index, page, chapter)}: {_summary(index, page, chapter)}</li>\n"
         for chapter in order
     )
     return (
@@ -199,6 +199,12 @@ def chapter_map(index: Index, page: Page) -> str:
         "what follows from other arrows is left out.</figcaption></figure>\n"
         f'<ul class="chapter-list">\n{rows}</ul>'
     )
+
+
+def _summary(index: Index, page: Page, chapter: str) -> str:
+    line = header.line(index.headers[chapter], chapter, "summary")
+    summary = index.facts[chapter].get("summary", "")
+    return text(index, page, line, summary, index.page_of[chapter])
 
 
 def _implied(chapter: str, needs: dict[str, set[str]]) -> set[str]:

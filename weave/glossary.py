@@ -14,11 +14,13 @@ PART = re.compile(r"^#+[^\n]*?\bPart (\d+)[^\n]*$", re.MULTILINE)
 
 
 class Meanings(dict[str, str]):
-    """Term -> meaning as plain words; `parts`: term -> the part of the book in which alone it means that."""
+    """Term -> meaning as plain words; `parts`: term -> the part of the book in which alone it means that; `faults`: line,
+    message."""
 
     def __init__(self) -> None:
         super().__init__()
         self.parts: dict[str, int] = {}
+        self.faults: list[tuple[int, str]] = []
 
     def of(self, part: int | None) -> dict[str, str]:
         """The terms that a chapter of this part means in this way."""
@@ -33,13 +35,17 @@ def read(text: str) -> tuple[Meanings, dict[str, str]]:
     for found in ENTRY.finditer(text):
         term, _, others = found["term"].replace("`", "").partition(" (")
         name = term.casefold()
+        line = text.count("\n", 0, found.start()) + 1
+        if name in meanings:
+            meanings.faults.append((line, f"the glossary has two entries {term}"))
         for start, part in headings:
             if start < found.start():
                 meanings.parts[name] = part
         meanings[name] = " ".join(re.sub(r"[`*$]", "", found["meaning"]).split())
         for form in (term, *others.removesuffix(")").split(", ")):
-            if form:
-                forms[form.casefold()] = name
+            other = forms.setdefault(form.casefold(), name) if form else name
+            if other != name:
+                meanings.faults.append((line, f"{form} is a form of {other} already"))
     return meanings, forms
 
 

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import gc
+import os
 import re
+import socket
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from jinja2 import FileSystemBytecodeCache
+from mkdocs.exceptions import Abort
 from mkdocs.structure.files import File, InclusionLevel
 
 import tangle
@@ -21,6 +24,7 @@ BUILD = Path("build/pages")
 TEMPLATES = Path("build/templates")
 MARGIN = re.compile(r"\n\s+")
 serving = False
+reachable = False  # whether the server has its port
 others: dict[str, Page] = {}  # pages that are not of the book, for the search
 
 
@@ -39,8 +43,25 @@ def on_serve(server: Any, config: Any, builder: Any) -> Any:
     news.touch()
     server.watch(str(news))
     server.build_delay = 0.1  # seconds without a further change
+    global reachable
+    reachable = True
     later.arrived = news.touch
     return server
+
+
+def on_config(config: Any) -> Any:
+    """Before a server takes its time to weave, it looks whether it can be reached at all."""
+    if serving and not reachable:
+        address = config.dev_addr
+        try:
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            socket.create_server((address.host, address.port), family=family).close()
+        except OSError as error:
+            raise Abort(
+                f"nothing can be served on {address}: {os.strerror(error.errno or 0)}; "
+                f"make serve ARGS='-a 127.0.0.1:{address.port + 1}' takes another port"
+            ) from error
+    return config
 
 
 def on_pre_build(config: Any) -> None:
@@ -60,6 +81,13 @@ def on_build_error(error: Exception) -> None:
 def on_files(files: Any, config: Any) -> Any:
     """Writes the generated pages, and hands them to MkDocs."""
     index = current(config["docs_dir"])
+    unread = {fault.path for fault in index.book.faults} - {c.path for c in index.book.chapters}
+    for file in files.documentation_pages() if unread else ():
+        if os.path.join(index.folder, file.src_uri) in unread:  # MkDocs would stop at it
+            file.content_string = ""
+    shown = {file.src_uri for file in files if not file.inclusion.is_excluded()}
+    for path in index.pages.keys() - shown:
+        index.fault(path, 1, "MkDocs leaves this chapter out: its folder or its name is excluded")
     folder = Path(config["docs_dir"]).parent / BUILD
     for path, text in pages.generated(index).items():
         index.add(path, text)
@@ -114,11 +142,11 @@ def on_env(env: Any, config: Any, files: Any) -> Any:
     """When all pages are rendered, checks the links, and writes what is wrong on top of the pages."""
     folder = Path(config["docs_dir"]).parent / TEMPLATES
     folder.mkdir(parents=True, exist_ok=True)
-    env.bytecode_cache = FileSystemBytecodeCache(
-        str(folder)
-    )  # to compile them takes a fifth of a second
+    # to compile the templates takes a fifth of a second
+    env.bytecode_cache = FileSystemBytecodeCache(str(folder))
     index = current(config["docs_dir"])
-    links.check(index, files.src_uris)
+    labs_to_be = (target for target in index.book.targets if target.startswith("labs/"))
+    links.check(index, {*files.src_uris, *labs_to_be})  # which wait until the book is faultless
     for file in files.documentation_pages() if index.faults else ():
         page = index.pages.get(file.src_uri)
         if page is not None and file.page is not None:

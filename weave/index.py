@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 import tangle
-from weave import glossary, prose
+from weave import glossary, header, prose
 from weave.later import Output
 from weave.program import Program
 
@@ -30,6 +30,7 @@ REFERENCE = re.compile(r"(\\?)" + tangle.REFERENCE.pattern)  # a backslash makes
 LABEL = re.compile(r"\\label\{eq:([^{}]+)\}")
 TEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 TITLE = re.compile(r"^# +(.+?)(?: *\{.*\})?$", re.MULTILINE)
+WORD = re.compile(r"[\w-]+")
 FACTS = {"chapter", "pitfall"}
 GLOSSARY = "reference/glossary.md"
 
@@ -40,6 +41,15 @@ class Place:
 
     page: str  # its path below the book, e.g. 5-transformer/L5.3-multi-head-attention.md
     anchor: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where the prose leads to; `raw` when HTML says it, which names pages of the site and no chapters."""
+
+    line: int
+    target: str
+    raw: bool = False
 
 
 @dataclass
@@ -66,15 +76,18 @@ class Page:
     title: str = ""
     generated: bool = False  # made from the whole book, not written by anybody
     referred: dict[str, Place] = field(default_factory=dict)  # chunks that its code refers to
-    links: list[tuple[int, str]] = field(default_factory=list)  # of its prose: line, target
+    links: list[Link] = field(default_factory=list)
     sections: list[Section] = field(default_factory=list)
     ids: set[str] | None = None  # of headings and the like; None until the page is rendered
     outputs: dict[int, Output] | None = None  # of its figures and sessions, once somebody asked
 
+    def woven_ids(self) -> set[str]:
+        """The ids of blocks, figures and equations."""
+        return {*self.anchors.values(), *self.figures, *("eq-" + name for name in self.equations)}
+
     def all_ids(self) -> set[str]:
         """Every id that a link can lead to."""
-        woven = {*self.anchors.values(), *self.figures, *("eq-" + name for name in self.equations)}
-        return woven | (self.ids or set())
+        return self.woven_ids() | (self.ids or set())
 
 
 class Index:
@@ -91,6 +104,7 @@ class Index:
         self.pages: dict[str, Page] = {}
         self.facts: dict[str, dict[str, Any]] = {}  # chapter id -> its header facts and mutants
         self.page_of: dict[str, Page] = {}  # chapter id -> its page
+        self.headers: dict[str, Any] = {}  # chapter id -> the block of its header facts
         self.chunks: dict[str, Place] = {}  # name -> its first block
         self.files: dict[str, Place] = {}  # target -> the first block that makes it
         self.tests: dict[str, list[Place]] = {}
@@ -102,9 +116,13 @@ class Index:
         self._sources: dict[str, set[Any]] = {}
         for chapter in self.book.chapters:
             self._read(chapter)
+        for chapter_id, line, message in header.needs(self.facts, self.headers):
+            self.fault(self.page_of[chapter_id].path, line, message)
         self.program = Program(self.book)
         source = self.pages.get(GLOSSARY)
         self.terms, self.forms = glossary.read(source.text if source else "")
+        for line, message in self.terms.faults:
+            self.fault(GLOSSARY, line, message)
         self.term_pattern = glossary.pattern(self.forms)
         for fault in self.book.faults:
             self.report(*fault)
@@ -118,12 +136,18 @@ class Index:
 
     def report(self, path: str, line: int, message: str) -> None:
         """Say what is wrong in a chapter that is known by its file's path."""
+        if (path, line, message) in self.faults:
+            return
         self.faults.append((path, line, message))
         log.warning("%s:%d: %s", path, line, message)
 
     def page(self, text: str) -> Page | None:
-        """The page that has this text, give or take white space; None for one that is not of the book."""
-        return self._by_text.get(_plain(text))
+        """The page that has this text, give or take white space and what MkDocs takes away at its head; None for one
+        that is not of the book."""
+        plain = _plain(text)
+        if plain and plain not in self._by_text:
+            return next((p for whole, p in self._by_text.items() if whole.endswith(plain)), None)
+        return self._by_text.get(plain)
 
     def add(self, path: str, text: str) -> None:
         """Take in a page that was made for the book and is no chapter of it."""
@@ -205,17 +229,22 @@ class Index:
 
     def body(self, block: Any) -> str:
         """A block's code with the chunks that it refers to in their places."""
-        if self.book.faults:  # a cycle among them would have no end
-            return str(block.body)
         lines: list[str] = []
-        for line in block.body.splitlines(keepends=True):
+        waiting = [(block.name, "", iter(block.body.splitlines(keepends=True)))]
+        while waiting:
+            _, indent, rest = waiting[-1]
+            line = next(rest, None)
+            if line is None:
+                waiting.pop()
+                continue
             found = REFERENCE.fullmatch(line.strip())
-            if found and not found[1] and found[2] in self.book.chunks:
-                indent = line[: len(line) - len(line.lstrip())]
-                for part in self.book.chunks[found[2]]:
-                    lines += (indent + text for text in self.body(part).splitlines(keepends=True))
+            around = (name for name, *_ in waiting)  # a cycle would have no end
+            if found and not found[1] and found[2] in self.book.chunks and found[2] not in around:
+                indent += line[: len(line) - len(line.lstrip())]
+                inner = "".join(part.body for part in self.book.chunks[found[2]])
+                waiting.append((found[2], indent, iter(inner.splitlines(keepends=True))))
             else:
-                lines.append(line)
+                lines.append(indent + line)
         return "".join(lines)
 
     def _reached(self, root: str) -> list[str]:
@@ -230,9 +259,15 @@ class Index:
 
     def _read(self, chapter: Any) -> None:
         page = Page(chapter.name, chapter.text, chapter.blocks)
-        heading = TITLE.search(page.text)
-        page.title = heading[1].strip() if heading else page.path
-        self.pages[page.path] = self._by_text[_plain(page.text)] = page
+        runs = list(between(page.text.split("\n"), page.blocks))
+        headings = (TITLE.search("\n".join(lines)) for _, lines in runs)
+        heading = next(filter(None, headings), None)
+        page.title = re.sub(r"[`*$]", "", heading[1]).strip() if heading else page.path
+        plain = _plain(page.text)
+        if plain and plain in self._by_text:
+            same = f"has the same text as {self._by_text[plain].path}; the two cannot be told apart"
+            self.fault(page.path, 1, same)
+        self.pages[page.path] = self._by_text[plain] = page
         seen: dict[str, int] = {}
         for block in page.blocks:
             anchor = _anchor(block)
@@ -241,7 +276,7 @@ class Index:
                 anchor += f"-{seen[anchor]}" if seen[anchor] > 1 else ""
                 page.anchors[block.line] = anchor
                 place = Place(page.path, anchor)
-                if block.name and not block.patch:
+                if block.name in self.book.chunks and not block.patch:
                     self.chunks.setdefault(block.name, place)
                 if block.file and not block.patch:
                     self.files.setdefault(block.file, place)
@@ -252,30 +287,60 @@ class Index:
                         if not escaped:
                             self.users.setdefault(name, []).append(block)
             if "figure" in block.classes and block.name:
-                page.figures[block.name] = len(page.figures) + 1
+                if block.name in page.figures:
+                    self.fault(page.path, block.line, f"there are two figures {block.name}")
+                page.figures.setdefault(block.name, len(page.figures) + 1)
             if FACTS & set(block.classes):
                 self._gather(page, block)
-        for first, lines in between(page.text.split("\n"), page.blocks):
-            for _, match in prose.found(lines, first):
+        for first, lines in runs:
+            for line, match in prose.found(lines, first):
                 for label in LABEL.findall(match["display"] or ""):
+                    if label in page.equations:
+                        self.fault(page.path, line, f"there are two equations eq:{label}")
+                    if not WORD.fullmatch(label):
+                        wrong = f"a label consists of letters, digits, - and _, unlike eq:{label}"
+                        self.fault(page.path, line, wrong)
                     page.equations.setdefault(label, len(page.equations) + 1)
 
     def _gather(self, page: Page, block: Any) -> None:
         try:
             tables = tomllib.loads(block.body)
         except tomllib.TOMLDecodeError as error:
-            self.fault(page.path, block.line, f"this block is not TOML: {error}")
+            message, _, at = str(error).partition(" (at line ")
+            line = int(at.partition(",")[0]) if at[:1].isdigit() else 0
+            self.fault(page.path, block.line + line, f"this block is not TOML: {message}")
             return
-        for chapter, table in tables.items():
-            if "chapter" in block.classes:
-                page.chapter = chapter
-                self.page_of[chapter] = page
-                table = {"needs": [], **table}
-            facts = self.facts.setdefault(chapter, {"needs": []})
-            mutants = {**facts.get("mutants", {}), **table.get("mutants", {})}
-            facts.update(table)
-            if mutants:
-                facts["mutants"] = mutants
+        if len(tables) != 1:
+            wrong = f"a block has the facts of one chapter, and this one of {len(tables)}"
+            self.fault(page.path, block.line, wrong)
+        for chapter, written in tables.items():
+            table, faults = header.checked(chapter, written, block)
+            for line, message in faults:
+                self.fault(page.path, line, message)
+            self._merge(page, block, chapter, table)
+
+    def _merge(self, page: Page, block: Any, chapter: str, table: dict[str, Any]) -> None:
+        wrong = ""
+        if "chapter" in block.classes:
+            if chapter in self.headers:
+                wrong = (
+                    f"the header facts of {chapter} stand in {self.page_of[chapter].path} already"
+                )
+            page.chapter = chapter
+            self.page_of[chapter], self.headers[chapter] = page, block
+            table = {"needs": [], **table}
+        elif chapter != page.chapter:
+            wrong = f"{chapter} is not the chapter of this page"
+        if wrong:
+            self.fault(page.path, block.line, wrong)
+        facts = self.facts.setdefault(chapter, {"needs": []})
+        before, more = facts.get("mutants", {}), table.get("mutants", {})
+        for name in sorted(before.keys() & more.keys()):
+            line = header.line(block, chapter, "mutants", name)
+            self.fault(page.path, line, f"the facts of {name} stand in another block already")
+        facts.update(table)
+        if before or more:
+            facts["mutants"] = {**before, **more}
 
 
 def between(lines: list[str], blocks: list[Any]) -> Iterator[tuple[int, list[str]]]:
@@ -319,7 +384,7 @@ def hold(held: bool) -> None:
 
 
 def _plain(text: str) -> str:
-    return "".join(text.split())
+    return "".join(text.translate({2: None, 3: None}).split())  # Markdown takes these two away
 
 
 def _anchor(block: Any) -> str:
@@ -335,5 +400,7 @@ def _anchor(block: Any) -> str:
 
 @lru_cache(maxsize=65536)
 def _way(folder: str, page: str) -> str:
-    """The relative address of a page, seen from a folder."""
-    return quote(posixpath.relpath(posixpath.splitext(page)[0] + ".html", folder or "."))
+    """The relative address of a page, seen from a folder. MkDocs makes index.html of a README."""
+    parent, name = posixpath.split(posixpath.splitext(page)[0])
+    name = "index" if name == "README" else name
+    return quote(posixpath.relpath(posixpath.join(parent, f"{name}.html"), folder or "."))

@@ -22,6 +22,7 @@ import jupytext
 import nbformat
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
+from yaml import YAMLError  # type: ignore[import-untyped]
 
 import tangle
 from weave import kept
@@ -133,24 +134,24 @@ def _run(lab: Lab, root: Path) -> list[list[Output]]:
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": os.pathsep.join([str(root), *(path or os.getcwd() for path in sys.path)]),
         }
+        wrong: list[list[Output]] = []  # the outputs of the cell that did not come to its end
         try:
-            done = subprocess.run(
+            said = subprocess.run(
                 [sys.executable, "-m", "weave.notebook"],
-                input=json.dumps([cell.source for cell in lab.code()]),
+                input=json.dumps([cell.source for cell in lab.code()]).encode(),
                 capture_output=True,
-                text=True,
-                encoding="utf-8",
                 env=environment,
                 timeout=SECONDS,
                 check=True,
-            )
-        except subprocess.TimeoutExpired:
-            return _failed("TimeoutError", f"the lab ran longer than {SECONDS} seconds")
+            ).stdout
+        except subprocess.TimeoutExpired as late:
+            said = late.stdout or b""
+            wrong = _failed("TimeoutError", f"the lab ran longer than {SECONDS} seconds")
         except subprocess.CalledProcessError as died:
-            last = died.stderr.strip().rpartition("\n")[2]
-            return _failed("ChildProcessError", f"its process ended with {died.returncode}: {last}")
-    outputs: list[list[Output]] = json.loads(done.stdout)
-    return outputs
+            said, last = died.stdout, died.stderr.decode("utf-8", "replace").strip()
+            message = f"its process ended with {died.returncode}: {last.rpartition(chr(10))[2]}"
+            wrong = _failed("ChildProcessError", message)
+    return [*map(json.loads, said.splitlines()), *wrong]
 
 
 def _failed(name: str, message: str) -> list[list[Output]]:
@@ -167,10 +168,10 @@ def key(lab: Lab, root: Path) -> str:
 def report(lab: Lab, outputs: list[list[Output]], index: Index, root: Path) -> None:
     """Logs the faults of a run, each with chapter and line."""
     for cell, found in zip(lab.code(), outputs, strict=False):
-        for output in found:
-            if found[-1]["output_type"] == "error":
-                _say(index, lab, *_where(lab, cell, found[-1], index.book, root))
-                break
+        failed = [output for output in found if output["output_type"] == "error"]
+        for output in failed:
+            _say(index, lab, *_where(lab, cell, output, index.book, root))
+        for output in found if not failed else ():
             if output.get("name") == "stderr":
                 last = output["text"].strip().rpartition("\n")[2]
                 _say(index, lab, cell.line, f"the lab wrote to its standard error: {last}")
@@ -233,7 +234,12 @@ def on_files(files: Any, config: Any) -> Any:
     _labs.clear()
     for target in index.book.targets if not index.book.faults else ():
         if target.startswith("labs/") and target.endswith(".py"):
-            lab = read(index.book, target)
+            try:
+                lab = read(index.book, target)
+            except YAMLError as error:
+                message = f"{target}: its head is not YAML: {' '.join(str(error).split())}"
+                index.report(*tangle.line_map(index.book, target, bare=True)[0], message)
+                continue
             if not (root / target).is_file():
                 index.report(*lab.origins[0], f"{target}: tangle the book first")
                 continue
@@ -297,5 +303,7 @@ def notebook(lab: Lab, of_cells: list[list[Output]]) -> str:
         cell.id, cell.metadata = f"cell-{number}", {}
         if cell.cell_type == "code":
             cell.outputs = [nbformat.from_dict(output) for output in next(outputs, [])]
+            for output in cell.outputs:
+                output.pop("frames", None)  # which is no part of the format
     made.nbformat_minor = 5  # from here on cells have ids
     return str(nbformat.writes(made)) + "\n"

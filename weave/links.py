@@ -8,7 +8,7 @@ import re
 from collections.abc import Container
 from urllib.parse import unquote
 
-from weave.index import Index, Page
+from weave.index import Index, Link, Page
 
 OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 
@@ -16,17 +16,22 @@ OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 def check(index: Index, known: Container[str]) -> None:
     """Report the dead links of all pages; `known` holds the paths of files that are on the site besides."""
     for page in index.pages.values():
-        for line, target in page.links:
-            wrong = _wrong(index, page, target, known)
+        for link in page.links:
+            wrong = _wrong(index, page, link, known)
             if wrong:
-                index.fault(page.path, line, f"the link to {target} is dead: {wrong}")
+                index.fault(page.path, link.line, f"the link to {link.target} is dead: {wrong}")
 
 
-def _wrong(index: Index, page: Page, target: str, known: Container[str]) -> str:
-    if OUTSIDE.match(target):
+def _wrong(index: Index, page: Page, link: Link, known: Container[str]) -> str:
+    if OUTSIDE.match(link.target):
         return ""
-    path, _, anchor = unquote(target).partition("#")
+    path, _, anchor = map(unquote, link.target.partition("#"))
     other = posixpath.normpath(posixpath.join(posixpath.dirname(page.path), path))
+    if link.raw and other.endswith(".md"):
+        return "in HTML a link leads to the page of a chapter, which ends in .html"
+    if link.raw and other.endswith(".html"):
+        chapter = other.removesuffix("html")
+        other = next((chapter + end for end in ("md", "py") if chapter + end in index.pages), other)
     if not path:
         other = page.path
     elif other not in index.pages:

@@ -1,5 +1,5 @@
 # Tangled from book/workshop/labs.md
-"""Runs the cells of a notebook: python -m weave.notebook reads a JSON list of sources, prints their outputs.
+"""Runs the cells of a notebook: python -m weave.notebook reads a JSON list of sources, prints a line of JSON for each.
 
 The outputs are those of the notebook format 4: streams, displayed data, results. An error ends the run; its
 output says besides in `frames` the places of its traceback, where "cell N" is the file of cell N.
@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 from IPython.core.displayhook import DisplayHook
@@ -20,6 +21,7 @@ from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 from traitlets.config import Config
 
+LIMIT = 100_000  # characters that a cell may print: more is no page
 outputs: list[dict[str, Any]] = []  # of the cell that runs
 
 
@@ -31,7 +33,10 @@ class Stream(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Appends the text to the outputs."""
+        text = text.encode("utf-8", "backslashreplace").decode()
         last = outputs[-1] if outputs else {}
+        if len(last.get("text", "")) + len(text) > LIMIT:
+            raise ValueError(f"a cell prints no more than {LIMIT:,} characters")
         if last.get("output_type") == "stream" and last["name"] == self.name:
             last["text"] += text
         elif text:
@@ -65,16 +70,16 @@ class Hook(DisplayHook):
             )
 
 
-def run(cells: list[str]) -> list[list[dict[str, Any]]]:
-    """The outputs of each cell; fewer lists than cells where one failed, whose last output is the error."""
+def run(cells: list[str]) -> Iterator[list[dict[str, Any]]]:
+    """The outputs of each cell; no more after one that failed, which has an error among its outputs."""
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
     shell: Any = InteractiveShell.instance(
         config=config, display_pub_class=Publisher, displayhook_class=Hook
     )
-    shell.showtraceback = shell.showsyntaxerror = lambda *_, **__: None  # the caller reports
-    results = []
+    shell.showsyntaxerror = lambda *_, **__: None  # the caller reports
+    shell.showtraceback = _unshown
     for number, source in enumerate(cells):
         outputs.clear()
         shell.compile.get_code_name = lambda *_, n=number: f"cell {n}"
@@ -86,10 +91,15 @@ def run(cells: list[str]) -> list[list[dict[str, Any]]]:
         error = result.error_before_exec or result.error_in_exec
         if error is not None:
             outputs.append(_error(error))
-        results.append(list(outputs))
+        yield list(outputs)
         if error is not None:
-            break
-    return results
+            return
+
+
+def _unshown(raised: Any = None, *_: Any, **__: Any) -> None:
+    """What the shell would show; what a cell raises is known, but not what a value raises that cannot be shown."""
+    if raised is not None:
+        outputs.append(_error(raised[1]))
 
 
 def _error(error: BaseException) -> dict[str, Any]:
@@ -111,7 +121,8 @@ def main() -> None:
     """Standard input to standard output, past whatever a process that a cell starts writes there."""
     with os.fdopen(os.dup(1), "w") as answer:
         os.dup2(2, 1)
-        json.dump(run(json.load(sys.stdin)), answer)
+        for found in run(json.load(sys.stdin)):
+            print(json.dumps(found), file=answer, flush=True)
 
 
 if __name__ == "__main__":

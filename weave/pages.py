@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
@@ -14,6 +15,7 @@ from weave import code, facts
 from weave.index import Index, Page, Place
 from weave.program import Definition
 
+SPECIAL = re.compile(r"[\\`*_{}\[\]()#!|$~^]")  # what Markdown might take for more than a character
 CHUNKS = """\
 # Index of chunks
 
@@ -69,7 +71,8 @@ def generated(index: Index) -> dict[str, str]:
         "reference/files.md": FILES,
     }
     for target in index.book.targets if not index.book.faults else ():
-        pages[f"code/{target}.md"] = f'# {target}\n\n``` {{.assembled target="{target}"}}\n```\n'
+        heading = SPECIAL.sub(r"\\\g<0>", escape(target, quote=False))
+        pages[f"code/{target}.md"] = f"# {heading}\n\n``` {{.assembled}}\n```\n"
     return pages
 
 
@@ -82,7 +85,7 @@ def shown(index: Index, page: Page, block: Any) -> str:
         return identifiers(index, page, block.attributes["below"])
     if "all-files" in kinds:
         return files(index, page)
-    return assembled(index, page, block.attributes["target"])
+    return assembled(index, page, page.path.removeprefix("code/").removesuffix(".md"))
 
 
 def _table(head: Iterable[str], rows: Iterable[Iterable[str]], css: str) -> str:
@@ -104,7 +107,8 @@ def faults(index: Index, page: Page) -> str:
     done = ""
     for path, items in by_path.items():
         name = os.path.relpath(path, index.folder)
-        where = escape(path) if path == here else facts.page_link(index, page, name)
+        linked = path != here and name in index.pages
+        where = facts.page_link(index, page, name) if linked else escape(path)
         done += f"<p><b>Faults in {where}</b></p>\n<ul>{''.join(items)}</ul>\n"
     return f'<div class="faults" role="alert">{done}</div>\n' if done else ""
 
@@ -130,7 +134,9 @@ def chunks(index: Index, page: Page) -> str:
 
 
 def file_link(index: Index, page: Page, target: str) -> str:
-    """The path of a tangled file, a link to its page."""
+    """The path of a tangled file, a link to its page; a book with faults has none."""
+    if index.book.faults:
+        return f"<code>{escape(target)}</code>"
     href = index.href(page.path, Place(f"code/{target}.md", ""))
     return f'<a href="{href}"><code>{escape(target)}</code></a>'
 
@@ -193,6 +199,7 @@ def assembled(index: Index, page: Page, target: str) -> str:
         place = index.place(block)
         anchor = "" if place.anchor in seen else f' id="{escape(place.anchor)}"'
         seen.add(place.anchor)
+        page.anchors[at + 1] = place.anchor
         hidden = index.implements(index.pages[place.page], block)
         built |= hidden
         first, last = at + 1, at + len(run)

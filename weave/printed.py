@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 TAG = re.compile(r"<[a-zA-Z][^>]*>")
-ATTRIBUTE = re.compile(r""" (id|aria-labelledby|aria-describedby|href)=("[^"]*"|'[^']*'|[^\s>]+)""")
+ATTRIBUTE = re.compile(
+    r""" (id|aria-labelledby|aria-describedby|href|src)=("[^"]*"|'[^']*'|[^\s>]+)"""
+)
 HEADING = re.compile(r"<h([12])[^>]*? id=\"([^\"]+)\"[^>]*>(.*?)</h\1>", re.DOTALL)
 UNPRINTED = re.compile(
     r"<template\b.*?</template>|<a class=\"headerlink\".*?</a>|<p class=\"hide-line\">.*?</p>",
@@ -53,18 +55,21 @@ def in_order() -> list[Printed]:
 
 def renamed(page: Printed, numbers: dict[str, int]) -> str:
     """The page's HTML with ids and links as they are in the one document."""
-    here = numbers[page.url]
+    address = unquote(page.url)
+    here = numbers[address]
 
     def attribute(found: re.Match[str]) -> str:
         name, value = found[1], found[2].strip("\"'")
-        if name != "href":
+        if name not in ("href", "src"):
             return f' {name}="{" ".join(f"p{here}-{one}" for one in value.split())}"'
         if value.startswith("#"):
             return f' href="#p{here}-{unquote(value[1:])}"'
         if re.match(r"[a-z]+:|//", value):
             return found[0]
-        path, _, anchor = unquote(value).partition("#")
-        other = posixpath.normpath(posixpath.join(posixpath.dirname(page.url), path))
+        path, _, anchor = map(unquote, value.partition("#"))
+        other = posixpath.normpath(posixpath.join(posixpath.dirname(address), path))
+        if name == "src":
+            return f' src="{quote(other)}"'
         if other not in numbers:
             return ""
         return f' href="#p{numbers[other]}{"-" + anchor if anchor else ""}"'
@@ -75,11 +80,11 @@ def renamed(page: Printed, numbers: dict[str, int]) -> str:
 
 def document(pages: list[Printed], name: str, about: str, at: dict[str, int] | None = None) -> str:
     """One HTML document of all pages; `at` gives the page of each heading that the table of contents lists."""
-    numbers = {page.url: number for number, page in enumerate(pages)}
+    numbers = {unquote(page.url): number for number, page in enumerate(pages)}
     parts, contents, styles = [], [], []
     for number, page in enumerate(pages):
         html = renamed(page, numbers)
-        quoted = page.title.replace("\\", "\\\\").replace('"', '\\"')
+        quoted = page.title.replace("\\", "\\\\").replace('"', '\\"').replace("<", "\\3c ")
         styles.append(f'@page chapter-{number} {{ @top-center {{ content: "{quoted}"; }} }}')
         parts.append(
             f'<section class="chapter md-typeset" id="p{number}" style="page: chapter-{number}">\n{html}\n</section>'
@@ -127,7 +132,10 @@ def print_pdf(html: Path, pdf: Path) -> None:
         ]
         command += [f"--user-data-dir={profile}", "--no-pdf-header-footer"]
         command += ["--generate-pdf-document-outline", f"--print-to-pdf={pdf}", html.as_uri()]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=900)
+        except subprocess.TimeoutExpired as late:
+            raise RuntimeError(f"chromium has not printed in {late.timeout:.0f} seconds") from late
         if done.returncode or not pdf.is_file():
             raise RuntimeError(f"chromium printed nothing:\n{done.stderr}")
 
@@ -178,12 +186,12 @@ def main() -> int:
     parser.add_argument("--no-strict", action="store_true", help="print a book with faults too")
     options = parser.parse_args()
     from mkdocs.config import load_config
-    from mkdocs.exceptions import Abort
+    from mkdocs.exceptions import Abort, ConfigurationError
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    config = load_config(options.config_file)
-    config.strict = config.strict and not options.no_strict
     try:
+        config = load_config(options.config_file)
+        config.strict = config.strict and not options.no_strict
         count = make(config, options.output)
     except Abort:
         print(
@@ -191,7 +199,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 1
-    except (FileNotFoundError, RuntimeError) as error:
+    except (ConfigurationError, OSError, RuntimeError) as error:
         print(f"weave.printed: {error}", file=sys.stderr)
         return 1
     print(f"{options.output}: {count} pages")

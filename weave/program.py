@@ -73,7 +73,7 @@ def _source(text: str) -> Source | None:
     """A file as its syntax tree shows it; None where Python does not understand it."""
     try:
         tree = ast.parse(text)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     imports = {}
     for node in ast.walk(tree):
@@ -114,8 +114,9 @@ class Program:
 
     def _read(self, book: tangle.Book, target: str) -> None:
         pieces = tangle.target_pieces(book, target)
-        source = _source("".join(piece.text for piece in pieces))
-        if source is None:
+        text = "".join(piece.text for piece in pieces)
+        source = _source(text)
+        if source is None or "\r" in text:  # which ends a line for Python, and not for the tangler
             return
         name = target.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
         module = Module(name, target, source, tangle.origins(pieces), imports=source.imports)

@@ -43,6 +43,8 @@ def known(blocks: Sequence[tuple[str, str]], root: str = ".") -> list[str] | Non
 
 def _session(text: str, files: str, workspace: Path, home: Path) -> str:
     if files:
+        if not (home / files).is_dir():
+            raise ValueError(f"workspace={files}: there is no such folder")
         left_out = shutil.ignore_patterns("__pycache__")
         shutil.copytree(home / files, workspace, dirs_exist_ok=True, ignore=left_out)
     lines: list[str] = []
@@ -53,15 +55,19 @@ def _session(text: str, files: str, workspace: Path, home: Path) -> str:
     return "\n".join(lines)
 
 
+_SECONDS = re.compile(r" ( *)\d+\.\d+ s\b")  # in a column behind more than one space
 _CUT = re.compile(r"\s*\|\s*(head|tail)\s+-(\d+)\s*$")
 
 
 def _run(command: str, workspace: Path, home: Path) -> list[str]:
     """The lines that a command prints."""
     cut = _CUT.search(command)
-    words = shlex.split(_CUT.sub("", command), comments=True)
+    try:
+        words = shlex.split(_CUT.sub("", command), comments=True)
+    except ValueError as error:
+        raise ValueError(f"{command}: {error}") from error
     if words[:1] != ["ol"]:
-        raise ValueError(f"a session can only call ol: {command}")
+        raise ValueError(f"{command}: a session can only call ol")
     done = subprocess.run(
         [sys.executable, "-m", "tinyllm.ol", *words[1:]],
         cwd=workspace,
@@ -76,6 +82,7 @@ def _run(command: str, workspace: Path, home: Path) -> list[str]:
     if done.returncode not in (0, 1) or "Traceback (most recent call last)" in done.stdout:
         raise ValueError(f"{command}: status {done.returncode}: {done.stdout[-500:]}")
     shown = done.stdout.replace(str(workspace), HOME).replace(str(home), "~/tinyllm")
+    shown = _SECONDS.sub(lambda time: f"{'… s':>{len(time[0]) if time[1] else 4}}", shown)
     lines = shown.splitlines()
     if cut is None or int(cut[2]) >= len(lines):
         return lines

@@ -53,6 +53,9 @@ class Finisher(Treeprocessor):
         page.sections, page.ids = [Section("", 1, "", [])], self.ids
         for child in root:
             self._collect(child)
+        for one in sorted(self.ids & page.woven_ids()):
+            line = next((n for n, anchor in page.anchors.items() if anchor == one), 1)
+            self.index.fault(page.path, line, f"a heading of this page has the id {one} too")
         if not page.generated:
             self._walk(root)
 
@@ -76,8 +79,10 @@ class Finisher(Treeprocessor):
         children = list(element)
         if element.text and linking:
             self._terms(element, 0, element.text, None)
+        at = 0
         for child in children:
-            at = list(element).index(child)
+            while element[at] is not child:  # links have come between
+                at += 1
             if child.tag == "table":
                 element[at] = self._table(child)
             if child.tag == "code":

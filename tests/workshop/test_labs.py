@@ -7,12 +7,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from yaml import YAMLError
 
 import tangle
 from weave import labs
-from weave.index import Index
+from weave.index import Index, forget
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -206,6 +208,9 @@ def test_a_failed_run_is_not_kept(faults):
         ),
         ("import warnings\nwarnings.warn('old')", 10, "the lab wrote to its standard error"),
         ("raise SystemExit(0)", 10, "SystemExit: 0"),
+        ("y = 1\nprint('x' * 100_001)", 11, "ValueError: a cell prints no more than 100,000"),
+        ("class A:\n    def __repr__(self):\n        1 / 0\n\nA()", 12, "ZeroDivisionError"),
+        ("import os\n_ = os.write(2, b'\\xff')\nos._exit(3)", 10, "ChildProcessError: its process"),
     ],
 )
 def test_faults_name_the_chapter_line(faults, more, line, message):
@@ -215,13 +220,19 @@ def test_faults_name_the_chapter_line(faults, more, line, message):
 
 
 def test_a_process_that_dies_or_hangs_is_a_fault(faults, monkeypatch):
-    assert "its process ended with 3" in faults("import os\nos._exit(3)")[0]
+    assert "book/b.md:10: labs/a.py: ChildProcessError" in faults("import os\nos._exit(3)")[0]
     monkeypatch.setattr(labs, "SECONDS", 3)
-    assert "longer than 3 seconds" in faults("while True: pass")[0]
+    (fault,) = faults("while True: pass")
+    assert fault.startswith("book/b.md:10: labs/a.py: TimeoutError: the lab ran longer than 3 sec")
 
 
 def test_what_another_process_prints_does_no_harm(faults):
-    assert faults("import os\n_ = os.system('echo hello')") == []
+    assert faults("import os\n_ = os.system('echo hello')\n_ = os.write(2, b'\\xff')") == []
+
+
+def test_what_is_no_text_is_printed_escaped(book):
+    _, lab = book("print('\\ud800')")
+    assert labs.run(lab, Path.cwd())[1][0]["text"] == "\\ud800\n"
 
 
 @pytest.fixture
@@ -263,11 +274,29 @@ def test_a_lab_becomes_a_page_and_nothing_else_does(build):
 
 
 @pytest.mark.slow
-def test_a_failing_lab_fails_the_build(build):
+def test_a_failing_lab_fails_the_build(build, caplog):
     from mkdocs.exceptions import Abort
 
     with pytest.raises(Abort):
         build("1 / 0")
+    assert [record.getMessage() for record in caplog.records if record.levelno >= 30] == [
+        "book/b.md:10: labs/a.py: ZeroDivisionError: division by zero"
+    ]
+
+
+def test_a_lab_whose_head_is_not_yaml_is_a_fault(book, caplog):
+    with pytest.raises(YAMLError):
+        book(
+            "1",
+            {
+                "a.md": LAB.replace(
+                    "# %% [markdown]\nr", "# ---\n# jupyter:\n#   a: [\n# ---\n# %% [markdown]\nr"
+                )
+            },
+        )
+    forget()
+    assert labs.on_files([], SimpleNamespace(docs_dir="book")) == []
+    assert "book/a.md:4: labs/a.py: its head is not YAML" in caplog.text
 
 
 REAL = [path for path in tangle.read_book([str(ROOT / "book")]).targets if path.startswith("labs/")]

@@ -1,6 +1,7 @@
 # Tangled from book/workshop/ol-sessions.md
 """Sessions show what the commands print today."""
 
+import re
 import shutil
 
 import pytest
@@ -27,6 +28,8 @@ def test_sessions_of_a_chapter_share_a_workspace(home):
     assert first.endswith("...\nnext: ol tests L5.2")
     assert "L5.2 has no graded tests: it is done" in second
     assert str(home) not in first + second
+    assert " failed in … s\n" in second
+    assert not re.search(r"\d s\b", first + second)
     assert len(list((home / "build/sessions").iterdir())) == 1
     assert sessions.known(blocks, str(home)) == [first, second]
     (home / "tests/L5.2/more.py").write_text("")

@@ -13,6 +13,7 @@ import urllib.request
 import xml.etree.ElementTree as ET
 from html import unescape
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from markdown import Markdown
@@ -272,6 +273,19 @@ def test_sessions_show_what_their_commands_print(weave, monkeypatch):
     assert "$ ol b  # <c>\nf <printed>\n" in plain(html)
 
 
+@pytest.mark.parametrize(
+    ("opener", "commands", "line", "message"),
+    [
+        ("", "$ ol\n$ ls", 5, "ls: a session can only call ol"),
+        ("", "text\n$ ol 'a", 5, "ol 'a: No closing quotation"),
+        (" workspace=gone", "$ ol", 3, "workspace=gone: there is no such folder"),
+    ],
+)
+def test_sessions_that_cannot_be_run_are_faults(weave, opener, commands, line, message):
+    _, faults = weave({"a.md": f"# A\n\n```console {{.session{opener}}}\n{commands}\n```\n"})
+    assert faults == [f"book/a.md:{line}: a session failed: {message}"]
+
+
 def test_a_session_that_fails_is_a_fault_at_its_command(weave, monkeypatch):
     def transcripts(blocks, root):
         raise ValueError("ol b  # <c>: status 2")
@@ -380,10 +394,75 @@ def test_map_draws_chapters_needs_and_planned_ones(weave):
     assert len(re.findall(r'<path d="M[^"]*C', html)) == 2
 
 
-def test_broken_toml_is_a_fault_at_its_block(weave):
-    _, faults = weave({"a.md": "# A\n\n```toml {.chapter file=c.toml}\n[oops\n```\n"})
+def test_broken_toml_is_a_fault_at_its_line(weave):
+    _, faults = weave({"a.md": "# A\n\n```toml {.chapter file=c.toml}\na = 1\n[oops\n```\n"})
     assert len(faults) == 1
-    assert faults[0].startswith("book/a.md:3: this block is not TOML")
+    assert faults[0].startswith("book/a.md:5: this block is not TOML")
+
+
+HEADER = """\
+# A
+
+```toml {{.chapter file=chapters.toml}}
+["A"]
+{}
+```
+
+``` {{.pitfalls}}
+```
+
+``` {{.map}}
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("facts", "line", "message"),
+    [
+        ('title = "a"\nneeds = "L0.1"', 6, "needs must be a list of strings"),
+        ("needs = [1]", 5, "needs must be a list of strings"),
+        ("title = 3", 5, "title must be a string"),
+        ('title = "part = 5"\npart = "five"', 6, "part must be a whole number"),
+        ("part = true", 5, "part must be a whole number"),
+        ("mutants = 3", 5, "mutants must be a table"),
+        ('[A.mutants]\ns01 = "x"', 6, "s01 must be a table"),
+        ('["A".mutants."s 1"]\ncaught_by = "test_a"', 6, "caught_by must be a list of strings"),
+        ('needs = ["gone"]', 5, "there is no chapter gone to need"),
+        ('needs = []\ntest_needs = ["gone"]', 6, "there is no chapter gone to need"),
+        ('needs = ["A"]', 5, "needs go in a circle: A needs A"),
+        ('[B]\ntitle = "B"', 3, "a block has the facts of one chapter, and this one of 2"),
+        ('summary = "$\\\\nonsense$"', 5, "bad TeX"),
+    ],
+)
+def test_header_facts_of_another_kind_are_faults_at_their_line(weave, facts, line, message):
+    html, faults = weave({"a.md": HEADER.format(facts)})
+    assert len(faults) == 1
+    assert faults[0].startswith(f"book/a.md:{line}: {message}")
+    assert "<svg" in html
+
+
+def test_a_block_that_is_no_table_is_a_fault(weave):
+    _, faults = weave({"a.md": '# A\n\n```toml {.chapter file=c.toml}\n\ntitle = "x"\n```\n'})
+    assert faults == ["book/a.md:5: title must be a table"]
+
+
+def test_needs_in_a_circle_are_a_fault_with_its_way(weave):
+    texts = {
+        f"{c}.md": HEADER.format(f'needs = ["{n}"]').replace('"A"', f'"{c}"', 1)
+        for c, n in ("AB", "BC", "CB")
+    }
+    assert weave(texts)[1] == ["book/B.md:5: needs go in a circle: B needs C needs B"]
+
+
+def test_facts_that_stand_twice_or_on_another_page_are_faults(weave):
+    chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "")
+    second = "# B\n\n```toml {.chapter file=chapters.toml}\n[L1]\n```\n"
+    third = '# C\n\n```toml {.pitfall file=chapters.toml}\n["L1".mutants.s01]\ncaught_by = ["test_it"]\n```\n'
+    assert weave({"c.md": third, "b.md": second, "a.md": chapter})[1] == [
+        "book/b.md:3: the header facts of L1 stand in a.md already",
+        "book/c.md:3: L1 is not the chapter of this page",
+        "book/c.md:4: the facts of s01 stand in another block already",
+    ]
 
 
 def test_equations_are_numbered_and_linked(weave):
@@ -463,6 +542,11 @@ def test_formulas_in_tables_may_hold_bars(weave):
         ("\n\nsee $\\nonsense$\n", 3, "bad TeX"),
         ("\n$$\n\\frac{1\n\\label{eq:a}\n$$\n", 2, "bad TeX"),
         ("\n$$ x $$\n", 2, "a displayed equation has one"),
+        ("\n$$ x\n\ny $5$\n", 2, "no other $$ follows"),
+        ("| a |\n|---|\n| $$x \\label{eq:a}$$ |\n", 3, "a displayed equation stands on lines of"),
+        ("\n$$x \\label{eq:a}$$,\n", 2, "a displayed equation stands on lines of its own"),
+        ("$$x \\label{eq:a}$$\n\n$$y \\label{eq:a}$$\n", 3, "there are two equations eq:a"),
+        ("\n$$x \\label{eq:a b}$$\n", 2, "a label consists of letters, digits, - and _"),
         ("a\n[eq. gone](#eq-gone)\n", 2, "there is no equation eq:gone"),
         ("a\n\n[fig. gone](#fig-gone)\n", 3, "there is no figure fig-gone"),
         ("\n```python {#a file=a.py}\nx = 1\ny = 2  # eq. gone\n```\n", 4, "no equation of this"),
@@ -504,12 +588,60 @@ def test_figures_are_run_and_described(weave):
         ("figure = heat_map([[1", 7, "SyntaxError"),
         ("figure = 3", 5, "TypeError: the block must assign"),
         ("import warnings\nwarnings.warn('old')", 8, "UserWarning: old"),
+        ("import os\nos._exit(3)", 5, "the process that draws it ended with 3"),
+        ("figure = '<svg'", 5, "ParseError: unclosed token"),
+        ("figure = '<svg>\\ud800</svg>'", 5, "UnicodeEncodeError"),
+        ("x = '\0'", 5, "SyntaxError"),
     ],
 )
 def test_a_figure_that_fails_is_a_fault_at_its_line(weave, code, line, message):
     _, faults = weave({"a.md": FIGURE.format(code)})
     assert len(faults) == 1
     assert faults[0].startswith(f"book/a.md:{line}: {message}")
+
+
+def test_a_figure_that_ends_its_process_leaves_the_others(weave):
+    book = {
+        "a.md": FIGURE.format("import os\nos._exit(0)"),
+        "b.md": FIGURE.format("figure = '<svg/>'"),
+    }
+    book["b.md"] = book["b.md"].replace("fig-one", "fig-two").replace("fig. one", "fig. two")
+    html, faults = weave(book)
+    assert not faults
+    assert "<svg" in html
+
+
+def test_what_a_figure_s_processes_print_does_no_harm(weave):
+    code = "import os\nos.system('echo hello')\nfigure = '<svg/>'"
+    assert not weave({"a.md": FIGURE.format(code)})[1]
+
+
+@pytest.mark.parametrize(
+    ("opener", "line", "message"),
+    [
+        ("#fig-a", 3, "a figure has a name, #fig-NAME, and alt text"),
+        ("#a alt=b", 3, "a figure has a name, #fig-NAME, and alt text"),
+        (
+            "#fig-a alt=b}\nfigure = '<svg/>'\n```\n\n```python {.figure #fig-a alt=b",
+            7,
+            "there are two figures fig-a",
+        ),
+    ],
+)
+def test_a_figure_has_a_name_of_its_own_and_words(weave, opener, line, message):
+    _, faults = weave({"a.md": f"# A\n\n```python {{.figure {opener}}}\nfigure = '<svg/>'\n```\n"})
+    assert faults == [f"book/a.md:{line}: {message}"]
+
+
+def test_a_figure_of_a_book_with_faults_elsewhere_is_drawn(weave):
+    chain = "".join(f"```python {{#c{n}}}\n«c{n + 1}»\n```\n\n" for n in range(1200))
+    text = FIGURE.format("«c0»") + "\n" + chain + "```python {#c1200}\nfigure = '<svg/>'\n```\n"
+    html, faults = weave(
+        {"b.md": noweb("# B\n\n```python {#b}\n«gone»\n```\n"), "a.md": noweb(text)}
+    )
+    assert len(faults) == 1
+    assert faults[0].startswith("book/b.md:4: chunk 'gone' is undefined")
+    assert "<svg" in html
 
 
 def test_pictures_are_well_formed_and_the_same_each_time():
@@ -725,6 +857,39 @@ def test_captions_lead_to_what_a_file_has_of_their_block(weave):
     assert re.findall(r' id="([^"]+)"', shown("code/a.py.md")) == ["chunk-c"]
 
 
+ODD = [
+    "a&b.py",
+    "x<y>.py",
+    'q"u.py',
+    "50%.py",
+    "a#b.py",
+    "{x}.py",
+    "p/__init__.py",
+    "*a*.py",
+    "[l](x)",
+    "$x$",
+    "d/README",
+]
+
+
+@pytest.mark.parametrize("target", ODD)
+def test_a_file_of_any_name_has_a_page_and_links_to_it(weave, target):
+    html, faults = weave({"a.md": f"# A\n\n```text {{#a file='{target}'}}\nx\n```\n"})
+    assert not faults
+    heading = re.search("<h1>(.*?)</h1>", shown(f"code/{target}.md"))[1]
+    assert unescape(heading) == target
+    href = unescape(re.search('href="(code/[^"#]*)#', html)[1])
+    assert unquote(href) == f"code/{target}.html".replace("README", "index")
+
+
+def test_a_preview_says_where_its_own_chunk_stands(weave):
+    here = "# B\n\n```python {#b file=b.py}\n«a»\n```\n"
+    html, _ = weave({"a.md": "# A\n\n```python {#a file=a.py}\nx = 1\n```\n", "b.md": noweb(here)})
+    template = html[html.index("<template") :]
+    assert 'class="chunk-name" href="a.html#chunk-a"' in template
+    assert 'href="code/a.py.html#chunk-a"' in template
+
+
 def test_indexes_list_every_chunk_identifier_and_file(weave):
     weave(PROGRAM)
     chunks = shown("reference/chunks.md")
@@ -783,6 +948,14 @@ def test_terms_of_a_part_are_marked_in_that_part_only(weave):
     assert 'data-tip="What is compared with queries."' in html
 
 
+def test_a_word_that_stands_twice_in_the_glossary_is_a_fault(weave):
+    text = GLOSSARY + "\nmask\n:   Again.\n\nhead (Keys, heads)\n:   A part.\n"
+    assert weave({"reference/glossary.md": text})[1] == [
+        "book/reference/glossary.md:18: the glossary has two entries mask",
+        "book/reference/glossary.md:21: Keys is a form of key already",
+    ]
+
+
 def test_the_glossary_has_an_id_for_each_term(weave):
     weave({"reference/glossary.md": GLOSSARY})
     html = Markdown(extensions=[*EXTENSIONS, "def_list"]).convert(GLOSSARY)
@@ -816,6 +989,85 @@ def test_the_search_takes_pages_of_other_tools_from_their_html():
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "[b](b.md 'title')",
+        '[b]( b.md "title" )',
+        "[b](<b.md>)",
+        "[b]\n\n[b]: b.md",
+        "> [b]: <b.md>",
+        "[eq. b](b.md#eq-b)",
+        "![b](b.md)",
+        '<a class=x href="b.md">b</a>',
+        "<img alt=b src=b.md>",
+        "- a\n\n    | a |\n    |---|\n    | [b](b.md) |",
+        "a[^1]\n\n[^1]: see [b](b.md)",
+        "## [$x$](b.md)",
+    ],
+)
+def test_links_are_found_however_they_are_written(weave, caplog, text):
+    weave({"a.md": text})
+    assert not caplog.records
+    links.check(current(), ())
+    line = next(n for n, row in enumerate(text.split("\n"), 1) if "b.md" in row)
+    (fault,) = [record.getMessage() for record in caplog.records]
+    assert fault.startswith(f"book/a.md:{line}: the link to b.md is dead: ")
+
+
+def test_links_in_code_and_to_odd_names_are_not_dead(weave, caplog):
+    odd = "[a](c%23d.md) <a href='c%23d.html#c'>b</a> [c](e(1).md) <b title='$x$'> $5 \n\n<!-- [x](x.md) -->"
+    weave({"c#d.md": "# C {#c}\n", "e(1).md": "# E\n", "a.md": odd})
+    links.check(current(), ())
+    assert not caplog.records
+
+
+def test_a_heading_with_the_id_of_a_block_is_a_fault(weave):
+    text = "# A\n\n```python {#a file=a.py}\nx = 1\n```\n\n## Chunk a\n"
+    weave({"a.md": text})
+    Markdown(extensions=[*EXTENSIONS, "toc"]).convert(text)
+    assert [(at, message) for _, at, message in current().faults] == [
+        (3, "a heading of this page has the id chunk-a too")
+    ]
+
+
+def test_a_fault_is_said_once(weave):
+    text = "[eq. a](#eq-a), [eq. a](#eq-a)\n[eq. a](#eq-a)\n"
+    assert [fault.partition(": ")[0] for fault in weave({"a.md": text})[1]] == [
+        "book/a.md:1",
+        "book/a.md:2",
+    ]
+
+
+def test_a_picture_without_words_is_a_fault(weave):
+    assert weave({"a.md": "\n![](a.png) ![a](a.png)\n"})[1] == [
+        "book/a.md:2: the image a.png has no alt text"
+    ]
+
+
+@pytest.mark.parametrize(
+    "head", ["\n\n\n", "---\ntitle: A\n---\n\n", "Note: a word.\n\n", "\n\x02\r\0\f\u2028\x1b\n"]
+)
+def test_lines_are_those_of_the_chapter_whatever_stands_at_its_head(weave, head):
+    from mkdocs.utils.meta import get_data
+
+    text = head + "# A\n\n```python {#a file=a.py}\nx = 1\ry = '\x03'\n```\n\n$\\nonsense$\n"
+    weave({"a.md": text})
+    current().faults.clear()
+    given, _ = get_data(text.replace("\r", "\n"))
+    html = Markdown(extensions=EXTENSIONS).convert(given)
+    line = text[: text.index("$")].count("\n") + 1
+    assert [(path, at) for path, at, _ in current().faults] == [("book/a.md", line)]
+    assert "title: A" not in html
+    assert "x = 1␍y = '␃'" in plain(html)
+    assert html.count("x = ") == 1
+
+
+def test_two_chapters_of_one_text_are_a_fault(weave):
+    _, faults = weave({"c.md": "", "d.md": "", "a.md": "# A\n", "b.md": "# A\n"})
+    assert faults == ["book/b.md:1: has the same text as a.md; the two cannot be told apart"]
+
+
+@pytest.mark.parametrize(
     ("text", "wrong"),
     [
         ("# A\n\n[b](b.md)\n", "book/a.md:3: the link to b.md is dead: there is no file b.md"),
@@ -825,12 +1077,18 @@ def test_the_search_takes_pages_of_other_tools_from_their_html():
             "# A\n\nsee `test_gone` here\n",
             "book/a.md:3: no block of the book defines the test test_gone",
         ),
+        (
+            "# A\n\n- `tests/a.py::test_gone[x]`\n",
+            "book/a.md:3: no block of the book defines the test tests/a.py::test_gone[x]",
+        ),
+        (
+            "# A\n\n[code](code/a.py.md#chunk-gone)\n",
+            "book/a.md:3: the link to code/a.py.md#chunk-gone is dead: there is no file code/a.py.md",
+        ),
     ],
 )
 def test_dead_links_and_unknown_tests_name_their_line(weave, caplog, text, wrong):
     weave({"a.md": text})
-    Markdown(extensions=[*EXTENSIONS, "toc"]).convert(text)
-    caplog.clear()
     Markdown(extensions=[*EXTENSIONS, "toc"]).convert(text)
     links.check(current(), ["c.png"])
     assert [record.getMessage() for record in caplog.records] == ([wrong] if wrong else [])
@@ -965,6 +1223,36 @@ def test_a_fault_fails_the_build(site, text):
         site({"index.md": "# Book\n\n" + text})
 
 
+def test_the_pdf_of_no_book_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["weave.printed", "-f", str(tmp_path / "gone.yml")])
+    assert printed.main() == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.slow
+def test_a_chapter_that_cannot_be_read_is_a_fault_like_others(tmp_path, config, caplog):
+    from mkdocs.commands.build import build
+    from mkdocs.exceptions import Abort
+
+    made = config({"index.md": "# Book\n\n[gone](gone.md)\n"})
+    (tmp_path / "book/a.md").write_bytes(b"# A\n\n\xe4\n")
+    made.plugins.on_startup(command="build", dirty=False)
+    with pytest.raises(Abort):
+        build(made)
+    text = caplog.text
+    assert "book/a.md:3: is not UTF-8" in text
+    assert "book/index.md:3: the link to gone.md is dead" in text
+
+
+@pytest.mark.slow
+def test_a_chapter_that_mkdocs_leaves_out_is_a_fault(site, caplog):
+    from mkdocs.exceptions import Abort
+
+    with pytest.raises(Abort):
+        site({"index.md": "# Book\n", "templates/a.md": "# A\n"})
+    assert "book/templates/a.md:1: MkDocs leaves this chapter out" in caplog.text
+
+
 def test_a_lab_follows_its_chapter(monkeypatch):
     order = ["index.md", "5-x/L5.2-b.md", "5-x/L5.3-mha.md", "5-x/L5.3-lab.md", "5-x/L5.4-a.md"]
     order += ["9-w/a.md", "reference/a.md"]
@@ -1001,6 +1289,23 @@ def test_ids_and_links_are_those_of_one_document():
         ("p1-x", "x &amp; y", "5"),
     ]
     assert '{ content: "A \\"b\\""; }' in html
+
+
+def test_pictures_and_odd_names_are_found_in_one_document():
+    pages = [
+        printed.Printed(
+            "a/b%20c.html",
+            "</style>",
+            '<img alt="x" src="../d%20e.png"><a href="c%23d.html#x">c</a>',
+        ),
+        printed.Printed(
+            "a/c%23d.html", "C", '<img src="data:image/png;base64,x"><h2 id="x">x</h2>'
+        ),
+    ]
+    html = printed.document(pages, "Name", "About")
+    assert '<img alt="x" src="d%20e.png"><a href="#p1-x">c</a>' in html
+    assert '<img src="data:image/png;base64,x">' in html
+    assert html.count("</style>") == 1
 
 
 @pytest.mark.slow
