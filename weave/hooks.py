@@ -7,6 +7,7 @@ import gc
 import os
 import re
 import socket
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ def on_serve(server: Any, config: Any, builder: Any) -> Any:
     global reachable
     reachable = True
     later.arrived = news.touch
+    if later.early.is_set():  # during the first build; the server begins to watch after this
+        threading.Timer(2, news.touch).start()
     return server
 
 
