@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import importlib
 import os
 from datetime import timedelta
@@ -25,6 +26,8 @@ class TorchWorkers(Workers):
         self._group: Any = importlib.import_module("torch.distributed")
         self._torch.set_num_threads(1)
         self._group.init_process_group("gloo", timeout=timedelta(seconds=120))
+        # its threads must end before Python does, or now and then they abort a process that is done
+        atexit.register(self._group.destroy_process_group)
         self.rank, self.count = self._group.get_rank(), self._group.get_world_size()
 
     def total(self, array: NDArray[Any]) -> NDArray[Any]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -299,6 +300,26 @@ def test_two_workers_are_one_run(tmp_path):
     one, two = ([line["loss"] for line in metrics(tmp_path / n)] for n in ("one", "two"))
     np.testing.assert_allclose(two, one, rtol=0, atol=1e-5)
     same_run(tmp_path / "two", tmp_path / "one")  # not only to 1e-5
+
+
+def test_the_group_ends_before_python_does():
+    code = (
+        "import atexit, torch.distributed as group; "
+        "atexit.register(lambda: print(group.is_initialized())); "  # the last to be called
+        "from tinyllm.distributed import TorchWorkers; print(TorchWorkers().count)"
+    )
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(one.getsockname()[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **place, "RANK": "0", "WORLD_SIZE": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["1", "False"], done.stderr
 
 
 def worker(parent, rank):
