@@ -1107,7 +1107,7 @@ def config(tmp_path, monkeypatch):
             (tmp_path / "book" / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "book" / path).write_text(text, encoding="utf-8")
         (tmp_path / "book/assets").mkdir(exist_ok=True)
-        for style in ("book.css", "figures.css"):
+        for style in ("book.css", "figures.css", "labs.css"):
             text = (ROOT / "book/assets" / style).read_text(encoding="utf-8")
             (tmp_path / "book/assets" / style).write_text(text, encoding="utf-8")
         return load_config(
@@ -1308,6 +1308,9 @@ def test_pictures_and_odd_names_are_found_in_one_document():
     assert html.count("</style>") == 1
 
 
+WIDE = f"wide = '{'=' * 91}'"  # a hundred columns
+
+
 @pytest.mark.slow
 @pytest.mark.browser
 def test_the_pdf_has_contents_page_numbers_and_links(tmp_path, config):
@@ -1316,7 +1319,8 @@ def test_the_pdf_has_contents_page_numbers_and_links(tmp_path, config):
     book = {
         **SMALL,
         "1-more/b.md": "# More\n\n## Way back\n\nTo [the root](../5-transformer/L5.3-mha.md#eq-root).\n",
-        "1-more/c.md": "# Last\n\nFrom [the folded block](#chunk-two).\n\n```python {#two .values}\ntwo = 2.0\n```\n",
+        "1-more/c.md": "# Last\n\nFrom [the folded block](#chunk-two).\n\n```python {#two .values}\ntwo = 2.0\n```\n"
+        f"\n```python {{#wide file=wide.py}}\n{WIDE}\n```\n",
     }
     count = printed.make(config(book), tmp_path / "book.pdf")
     reader = PdfReader(tmp_path / "book.pdf")
@@ -1328,6 +1332,7 @@ def test_the_pdf_has_contents_page_numbers_and_links(tmp_path, config):
     links = [note.get_object()["/Dest"] for note in reader.pages[number - 1]["/Annots"]]
     assert links == ["/p3-eq-root"]
     assert any("two = 2.0" in text for text in texts)
+    assert any(WIDE in text.splitlines() for text in texts)
     notes = [note.get_object() for page in reader.pages for note in page.get("/Annots", [])]
     inside = {note["/Dest"] for note in notes if "/Dest" in note}
     assert "/p2-chunk-two" in inside
