@@ -32,7 +32,7 @@ class Definition:
 
 @dataclass(eq=False)
 class Scope:
-    """A class or a function: who is inside it is asked line by line."""
+    """A class or a function, as the place of the blocks whose lines stand in it."""
 
     label: str  # "class MultiHeadAttention"
     block: Any  # that its first line came from

@@ -696,17 +696,20 @@ def luminance(colour):
 
 def test_ink_is_readable_on_every_filling_in_both_themes():
     css = (ROOT / "book/assets/figures.css").read_text(encoding="utf-8")
-    for theme in css.split("svg.figure")[0].split("}")[:2]:
-        colours = dict(re.findall(r"--fig-([\w-]+): (#\w{6});", theme))
-        assert set(colours) == set(COLOURS)
+    light, dark = (
+        dict(re.findall(r"--fig-([\w-]+): (#\w{6});", theme)) for theme in css.split("}")[:2]
+    )
+    assert light == COLOURS
+    assert set(dark) == set(COLOURS)
+    for colours in (light, dark):
         for name, filling in colours.items():
             texts = [name] if name.startswith("line") or name == "faint" else []
             pairs = [(colours[text], colours["paper"]) for text in texts]
             if name == "paper" or name.startswith(("heat", "group")):
                 pairs.append((colours["ink"], filling))
             for one, other in pairs:
-                dark, light = sorted((luminance(one), luminance(other)))
-                assert (light + 0.05) / (dark + 0.05) >= 4.5, (name, one, other)
+                less, more = sorted((luminance(one), luminance(other)))
+                assert (more + 0.05) / (less + 0.05) >= 4.5, (name, one, other)
 
 
 PROGRAM = {
