@@ -7,6 +7,7 @@ import gc
 import os
 import re
 import socket
+import threading
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,8 @@ def on_serve(server: Any, config: Any, builder: Any) -> Any:
     global reachable
     reachable = True
     later.arrived = news.touch
+    if later.early.is_set():  # during the first build; the server begins to watch after this
+        threading.Timer(2, news.touch).start()
     return server
 
 
@@ -132,10 +135,12 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
-    """Material's template indents by ten columns and more: a tenth of a page is spaces, outside of its text."""
-    head, start, rest = output.partition("<article")
+    """Material's template indents by ten columns and more: a tenth of a page is spaces, outside of its text. Before the
+    page stands what our own template begins with, its header as a tangled file."""
+    _, first, whole = output.partition("<!doctype")
+    head, start, rest = whole.partition("<article")
     text, end, foot = rest.partition("</article>")
-    return MARGIN.sub("\n", head) + start + text + end + MARGIN.sub("\n", foot)
+    return first + MARGIN.sub("\n", head) + start + text + end + MARGIN.sub("\n", foot)
 
 
 def on_env(env: Any, config: Any, files: Any) -> Any:

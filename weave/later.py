@@ -14,10 +14,12 @@ T = TypeVar("T")
 
 LATER = "being run: the page follows when it is done"  # what a page says meanwhile
 patient = True  # whether a page waits; not while the site is served
+early = threading.Event()  # set when a result has come that nobody could be told of yet
 
 
 def arrived() -> None:
     """Called, in the thread of the work, when there is a result for which a page did not wait."""
+    early.set()
 
 
 @dataclass(frozen=True)

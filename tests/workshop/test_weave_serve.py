@@ -1,13 +1,15 @@
 # Tangled from book/workshop/weave-serve.md
 """What is served: results that come late, results that are kept, pages that are not rendered again."""
 
+import os
 import shutil
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
-from weave import kept, later, rendered
+from weave import hooks, kept, later, rendered
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,6 +79,34 @@ def test_what_is_known_needs_no_work(news):
     work = later.Work()
     work.begin("lab", "1", lambda: 1 / 0, known=["kept"])
     assert work.result("lab") == (["kept"], True)
+
+
+def test_what_came_before_the_server_watches_is_told_to_it(tmp_path, monkeypatch):
+    timers = []
+
+    class Server:
+        watched: ClassVar[list[str]] = []
+
+        def watch(self, path):
+            self.watched.append(path)
+
+    class Timer(threading.Timer):
+        def start(self):
+            timers.append(self)
+
+    monkeypatch.setattr(threading, "Timer", Timer)
+    monkeypatch.setattr(later, "early", threading.Event())
+    monkeypatch.setattr(later, "arrived", later.arrived)
+    docs = {"docs_dir": str(tmp_path / "book")}
+    hooks.on_serve(Server(), docs, None)
+    assert timers == []
+    news = tmp_path / "build/arrived"
+    assert Server.watched == [str(news)]
+    later.early.set()
+    hooks.on_serve(Server(), docs, None)
+    os.utime(news, (0, 0))
+    timers[0].function()
+    assert news.stat().st_mtime > 0
 
 
 def test_a_build_waits_and_runs_again_what_failed():
