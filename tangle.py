@@ -729,9 +729,8 @@ def nearest(book: Book, name: str, names=None) -> str:
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
-@lru_cache(
-    maxsize=256
-)  # a served book is read at every change, and nearly always has the same names
+# A served book is read at every change, and nearly always has the same names.
+@lru_cache(maxsize=256)
 def closest(name: str, names: tuple[str, ...]) -> list[str]:
     from difflib import get_close_matches
 

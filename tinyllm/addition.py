@@ -541,9 +541,8 @@ class _Crew:
 
     def _start(self) -> None:
         """Start the children and wait until they are ready."""
-        folder = (
-            "/dev/shm" if os.path.isdir("/dev/shm") else None
-        )  # memory, where there is such a place
+        # in memory, where there is such a place
+        folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
         number, path = tempfile.mkstemp(prefix="tinyllm-", dir=folder)
         try:
             os.ftruncate(number, _Board.bytes(self.settings, self.size, self.shards))

@@ -173,7 +173,7 @@ def _run(text: str, css: str) -> str:
 
 def coloured(index: Index, page: Page, block: Any) -> str:
     """The block's code with its colours and its links."""
-    lines = list(_lines(index, page, block, block.body, block.language))
+    lines = _lines(index, page, block, block.body, block.language)
     return framed("\n".join(lines) + "\n")
 
 

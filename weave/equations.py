@@ -122,9 +122,8 @@ def _font(characters: frozenset[str]) -> bytes:
     stix = TTFont(source, recalcTimestamp=False)
     cutter = subset.Subsetter(options)
     letters = {letter for one in characters for letter in one + _italic(one)}
-    cutter.populate(
-        text="".join(sorted(letters)) + " √"
-    )  # a root's sign stands in no element's text
+    # a root's sign stands in no element's text
+    cutter.populate(text="".join(sorted(letters)) + " √")
     cutter.subset(stix)
     stix.flavor = "woff2"
     written = io.BytesIO()

@@ -29,9 +29,7 @@ TEST = re.compile(r"(?:[\w./-]+::)*test_\w+(?:\[.*\]|\(\))?")
 ADDRESS = re.compile(r"""\s(?:href|src)\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
 FRONT = re.compile(r"---[ \t]*\n.*?\n(?:\.\.\.|---)[ \t]*\n", re.DOTALL)
 STYLE = re.compile(r' style="([^"]*)"')
-
-
-TARGETS = ("to", "angled", "below", "below_angled")
+TARGETS = ("to", "angled", "below", "below_angled")  # groups of a link's address
 
 
 class WeaveExtension(Extension):
@@ -204,13 +202,11 @@ class Weaver(Preprocessor):
             page = self.index.pages[other]
         name = found["name"]
         if found["kind"] == "eq":
-            number, shown, wanted = page.equations.get(name), "eq. ({})", f"equation eq:{name}"
+            number, shown = page.equations.get(name), "eq. ({})"
+            wanted = f"equation eq:{name}"
         else:
-            number, shown, wanted = (
-                page.figures.get(f"fig-{name}"),
-                "figure {}",
-                f"figure fig-{name}",
-            )
+            number, shown = page.figures.get(f"fig-{name}"), "figure {}"
+            wanted = f"figure fig-{name}"
         if number is None:
             self.index.fault(here.path, line, f"there is no {wanted} in {page.path}")
             return f"{found['kind']}. {found['label']}"

@@ -58,7 +58,7 @@ def chapter_link(index: Index, page: Page, chapter: str) -> str:
 
 
 def page_link(index: Index, page: Page, path: str) -> str:
-    """A link to a chapter file, by the title that stands in its header facts or in its first heading."""
+    """A link to a chapter file, by the title of its first heading."""
     other = index.pages[path]
     return f'<a href="{index.href(page.path, Place(path, ""))}">{escape(other.title)}</a>'
 

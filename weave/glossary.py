@@ -8,8 +8,6 @@ import re
 ENTRY = re.compile(
     r"^(?P<term>\S[^\n]*)\n+:[ \t]+(?P<meaning>[^\n]+(?:\n[ \t]+\S[^\n]*)*)", re.MULTILINE
 )
-
-
 PART = re.compile(r"^#+[^\n]*?\bPart (\d+)[^\n]*$", re.MULTILINE)
 
 

@@ -11,8 +11,8 @@ import os
 import posixpath
 import re
 import tomllib
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -98,6 +98,7 @@ class Index:
         self.root = Path(folder).absolute().parent
         self.drawn: dict[str, dict[int, Output]] = {}  # page -> its figures, once all are drawn
         self.common: object = None  # what goes into every page, once somebody asked
+        # page -> what it asked by `test` and `defined`: by that it is known whether it would come out the same
         self.answers: defaultdict[str, dict[tuple[str, str], Place | None]] = defaultdict(dict)
         self.faults: list[tuple[str, int, str]] = []  # path, line, what is wrong
         self.book = tangle.read_book([folder])
@@ -268,30 +269,36 @@ class Index:
             same = f"has the same text as {self._by_text[plain].path}; the two cannot be told apart"
             self.fault(page.path, 1, same)
         self.pages[page.path] = self._by_text[plain] = page
-        seen: dict[str, int] = {}
+        seen: Counter[str] = Counter()
         for block in page.blocks:
             anchor = _anchor(block)
             if anchor:
-                seen[anchor] = seen.get(anchor, 0) + 1
+                seen[anchor] += 1
                 anchor += f"-{seen[anchor]}" if seen[anchor] > 1 else ""
                 page.anchors[block.line] = anchor
-                place = Place(page.path, anchor)
-                if block.name in self.book.chunks and not block.patch:
-                    self.chunks.setdefault(block.name, place)
-                if block.file and not block.patch:
-                    self.files.setdefault(block.file, place)
-                for test in TEST.findall(block.body):
-                    self.tests.setdefault(test, []).append(place)
-                if not block.patch:
-                    for escaped, name in dict.fromkeys(REFERENCE.findall(block.body)):
-                        if not escaped:
-                            self.users.setdefault(name, []).append(block)
+                self._note(block, Place(page.path, anchor))
             if "figure" in block.classes and block.name:
                 if block.name in page.figures:
                     self.fault(page.path, block.line, f"there are two figures {block.name}")
                 page.figures.setdefault(block.name, len(page.figures) + 1)
             if FACTS & set(block.classes):
                 self._gather(page, block)
+        self._number(page, runs)
+
+    def _note(self, block: Any, place: Place) -> None:
+        if block.patch:
+            return
+        if block.name in self.book.chunks:
+            self.chunks.setdefault(block.name, place)
+        if block.file:
+            self.files.setdefault(block.file, place)
+        for test in TEST.findall(block.body):
+            self.tests.setdefault(test, []).append(place)
+        for escaped, name in dict.fromkeys(REFERENCE.findall(block.body)):
+            if not escaped:
+                self.users.setdefault(name, []).append(block)
+
+    def _number(self, page: Page, runs: Iterable[tuple[int, list[str]]]) -> None:
         for first, lines in runs:
             for line, match in prose.found(lines, first):
                 for label in LABEL.findall(match["display"] or ""):

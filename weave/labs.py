@@ -196,8 +196,7 @@ def _where(lab: Lab, cell: Cell, output: Output, book: Any, root: Path) -> tuple
 
 def shown(outputs: list[Output]) -> str:
     """The outputs of one cell as HTML."""
-    html = "\n".join(_shown(output) for output in outputs)
-    return f'<div class="lab-outputs" data-search-exclude>\n{html}\n</div>' if outputs else ""
+    return "\n".join(map(_shown, outputs))
 
 
 def _shown(output: Output) -> str:
@@ -277,7 +276,7 @@ def _downloads(index: Index, lab: Lab) -> str:
     name = escape(Path(lab.target).stem)
     source = index.href(lab.target, Place(index.files[lab.target].page, ""))
     return (
-        f'<p class="lab-downloads" data-search-exclude>Run it yourself: <a href="{name}.ipynb" download>{name}.ipynb</a> for Jupyter, '
+        f'<p class="lab-downloads">Run it yourself: <a href="{name}.ipynb" download>{name}.ipynb</a> for Jupyter, '
         f'<a href="{name}.py" download>{name}.py</a> for Python alone. '
         f'<a href="{source}">How it is written</a>.</p>'
     )

@@ -16,6 +16,8 @@ from weave.index import Index, Page, Place
 from weave.program import Definition
 
 SPECIAL = re.compile(r"[\\`*_{}\[\]()#!|$~^]")  # what Markdown might take for more than a character
+
+
 CHUNKS = """\
 # Index of chunks
 

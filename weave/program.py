@@ -32,7 +32,7 @@ class Definition:
 
 @dataclass(eq=False)
 class Scope:
-    """A class or a function: who is inside it is asked line by line."""
+    """A class or a function, as the place of the blocks whose lines stand in it."""
 
     label: str  # "class MultiHeadAttention"
     block: Any  # that its first line came from
@@ -46,26 +46,6 @@ class Source:
     tree: ast.Module
     imports: dict[str, tuple[str, str]]  # local name -> module, name
     named: list[tuple[ast.Name | ast.Attribute, str]]  # what is read, each with the class around it
-
-
-@dataclass(eq=False)
-class Module:
-    """One tangled Python file."""
-
-    name: str
-    target: str
-    source: Source
-    origins: list[tuple[Any, int]]  # for each line the block and the chapter's line
-    definitions: dict[str, Definition] = field(default_factory=dict)  # by qualified name
-    imports: dict[str, tuple[str, str]] = field(default_factory=dict)  # local name -> module, name
-
-
-def _kind(node: Any, scope: Scope | None) -> str:
-    if isinstance(node, ast.ClassDef):
-        return "class"
-    if node.name.startswith("test_"):
-        return "test"
-    return "function" if scope is None else "method"
 
 
 @lru_cache(maxsize=1024)
@@ -96,6 +76,18 @@ def _named(tree: ast.AST, owner: str) -> Iterator[tuple[ast.Name | ast.Attribute
             yield node, owner
         inner = node.name if isinstance(node, ast.ClassDef) else owner
         waiting += ((child, inner) for child in ast.iter_child_nodes(node))
+
+
+@dataclass(eq=False)
+class Module:
+    """One tangled Python file."""
+
+    name: str
+    target: str
+    source: Source
+    origins: list[tuple[Any, int]]  # for each line the block and the chapter's line
+    definitions: dict[str, Definition] = field(default_factory=dict)  # by qualified name
+    imports: dict[str, tuple[str, str]] = field(default_factory=dict)  # local name -> module, name
 
 
 class Program:
@@ -255,3 +247,11 @@ class Program:
         if len(tops) == 1 and tops[0].kind != "constant" and not members:
             return tops[0]
         return None
+
+
+def _kind(node: Any, scope: Scope | None) -> str:
+    if isinstance(node, ast.ClassDef):
+        return "class"
+    if node.name.startswith("test_"):
+        return "test"
+    return "function" if scope is None else "method"

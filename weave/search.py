@@ -44,7 +44,7 @@ def _of_program(index: Index) -> Iterable[list[str]]:
         for one in module.definitions.values():
             if not one.name.startswith("__"):
                 href = index.href("", index.place(one.block))
-                yield [one.kind, one.qualified, href, f"{module.target}", ""]
+                yield [one.kind, one.qualified, href, module.target, ""]
 
 
 def page_of_html(path: str, title: str, html: str) -> Page:

@@ -37,10 +37,8 @@ def _code(text: str) -> str:
     """What a module does: its syntax tree, in which there are no comments, without docstrings."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(
-            node
-        ):
-            node.body = node.body[1:]
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            node.body = node.body[ast.get_docstring(node) is not None :]
     return ast.dump(tree)
 
 

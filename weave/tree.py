@@ -12,22 +12,13 @@ from markdown import Markdown
 from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
 
-from weave.index import Index, Page, Place, Section
+from weave.index import GLOSSARY, Index, Page, Place, Section
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
-QUIET = {
-    *HEADINGS,
-    "a",
-    "pre",
-    "th",
-    "code",
-    "button",
-    "summary",
-}  # in which nothing becomes a link
-PLACEHOLDER = re.compile(
-    "\x02(?:(amp)|(\\d+)|wzxhzdk:(\\d+)|[^\x03]*)\x03"
-)  # what Markdown has put aside
-GLOSSARY = "reference/glossary.md"
+# Elements in which nothing becomes a link.
+QUIET = {*HEADINGS, "a", "pre", "th", "code", "button", "summary"}
+# What Markdown has put aside.
+PLACEHOLDER = re.compile("\x02(?:(amp)|(\\d+)|wzxhzdk:(\\d+)|[^\x03]*)\x03")
 LONG = 24  # characters of a path in a table that may be broken
 SHORT = 10  # characters of a cell that is not
 

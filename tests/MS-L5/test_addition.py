@@ -534,9 +534,9 @@ def test_translate(half_trained):
     greedy = greedy_search(step, n, start=START, end=END, max_length=5)
     one = translate(half_trained, source)
     assert [beams[0].tokens for beams in one] == [h.tokens for h in greedy]
-    np.testing.assert_allclose(
-        [beams[0].score for beams in one], [h.score for h in greedy], rtol=1e-4
-    )  # products of other numbers of rows have other last bits
+    # products of other numbers of rows have other last bits
+    scores = [beams[0].score for beams in one]
+    np.testing.assert_allclose(scores, [h.score for h in greedy], rtol=1e-4)
     four = translate(half_trained, source, width=4)
     assert translate(half_trained, source, width=4, threads=2) == four
     for i in (0, 1, 124, 125, n - 1):

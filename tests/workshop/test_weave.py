@@ -696,17 +696,20 @@ def luminance(colour):
 
 def test_ink_is_readable_on_every_filling_in_both_themes():
     css = (ROOT / "book/assets/figures.css").read_text(encoding="utf-8")
-    for theme in css.split("svg.figure")[0].split("}")[:2]:
-        colours = dict(re.findall(r"--fig-([\w-]+): (#\w{6});", theme))
-        assert set(colours) == set(COLOURS)
+    light, dark = (
+        dict(re.findall(r"--fig-([\w-]+): (#\w{6});", theme)) for theme in css.split("}")[:2]
+    )
+    assert light == COLOURS
+    assert set(dark) == set(COLOURS)
+    for colours in (light, dark):
         for name, filling in colours.items():
             texts = [name] if name.startswith("line") or name == "faint" else []
             pairs = [(colours[text], colours["paper"]) for text in texts]
             if name == "paper" or name.startswith(("heat", "group")):
                 pairs.append((colours["ink"], filling))
             for one, other in pairs:
-                dark, light = sorted((luminance(one), luminance(other)))
-                assert (light + 0.05) / (dark + 0.05) >= 4.5, (name, one, other)
+                less, more = sorted((luminance(one), luminance(other)))
+                assert (more + 0.05) / (less + 0.05) >= 4.5, (name, one, other)
 
 
 PROGRAM = {
@@ -1107,7 +1110,7 @@ def config(tmp_path, monkeypatch):
             (tmp_path / "book" / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "book" / path).write_text(text, encoding="utf-8")
         (tmp_path / "book/assets").mkdir(exist_ok=True)
-        for style in ("book.css", "figures.css"):
+        for style in ("book.css", "figures.css", "labs.css"):
             text = (ROOT / "book/assets" / style).read_text(encoding="utf-8")
             (tmp_path / "book/assets" / style).write_text(text, encoding="utf-8")
         return load_config(
@@ -1317,6 +1320,9 @@ def test_pictures_and_odd_names_are_found_in_one_document():
     assert html.count("</style>") == 1
 
 
+WIDE = f"wide = '{'=' * 91}'"  # a hundred columns
+
+
 @pytest.mark.slow
 @pytest.mark.browser
 def test_the_pdf_has_contents_page_numbers_and_links(tmp_path, config):
@@ -1325,7 +1331,8 @@ def test_the_pdf_has_contents_page_numbers_and_links(tmp_path, config):
     book = {
         **SMALL,
         "1-more/b.md": "# More\n\n## Way back\n\nTo [the root](../5-transformer/L5.3-mha.md#eq-root).\n",
-        "1-more/c.md": "# Last\n\nFrom [the folded block](#chunk-two).\n\n```python {#two .values}\ntwo = 2.0\n```\n",
+        "1-more/c.md": "# Last\n\nFrom [the folded block](#chunk-two).\n\n```python {#two .values}\ntwo = 2.0\n```\n"
+        f"\n```python {{#wide file=wide.py}}\n{WIDE}\n```\n",
     }
     count = printed.make(config(book), tmp_path / "book.pdf")
     reader = PdfReader(tmp_path / "book.pdf")
@@ -1337,6 +1344,7 @@ def test_the_pdf_has_contents_page_numbers_and_links(tmp_path, config):
     links = [note.get_object()["/Dest"] for note in reader.pages[number - 1]["/Annots"]]
     assert links == ["/p3-eq-root"]
     assert any("two = 2.0" in text for text in texts)
+    assert any(WIDE in text.splitlines() for text in texts)
     notes = [note.get_object() for page in reader.pages for note in page.get("/Annots", [])]
     inside = {note["/Dest"] for note in notes if "/Dest" in note}
     assert "/p2-chunk-two" in inside

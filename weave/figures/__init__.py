@@ -1,7 +1,7 @@
 # Tangled from book/workshop/weave-figures.md
 """Pictures of values, as SVG text that follows the light and the dark theme.
 
-Every helper takes plain lists, numpy arrays or Tensors and returns a `Picture`, a `str` that is one
+Every function takes plain lists, numpy arrays or Tensors and returns a `Picture`, a `str` that is one
 `<svg>` element. The same values give the same bytes. Put several pictures next to each other with
 `beside`, below each other with `below`.
 

@@ -83,9 +83,8 @@ def line_plot(
         ends.append((place(across.high, last)[1], name, hue))
     floor = -LINE
     for y, name, hue in sorted(ends):
-        floor = max(
-            y, floor + LINE
-        )  # names of curves that end close together keep a line's distance
+        # names of curves that end close together keep a line's distance
+        floor = max(y, floor + LINE)
         drawing.text(left + width + 10, floor, name, anchor="start", fill=hue)
     drawing.height = max(drawing.height, floor + LINE)
     return Picture.of(drawing, title)

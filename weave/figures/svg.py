@@ -10,11 +10,11 @@ from typing import Any
 SIZE = 14.0  # of text, in px
 LINE = 18.0  # from one line of text to the next
 
-# name -> colour where no style sheet says otherwise; book/assets/figures.css gives each a light and a dark one.
+# name -> the light colour, for a picture without a style sheet; book/assets/figures.css has it too, and a dark one.
 # On every filling ("heat", "heat-negative", "group-0" ...) the text colour "ink" is readable in both themes.
 COLOURS = {
     "ink": "#1f2328",
-    "faint": "#59636e",
+    "faint": "#57606a",
     "rule": "#8c959f",
     "grid": "#d8dee4",
     "paper": "#ffffff",
@@ -27,7 +27,7 @@ COLOURS = {
     "group-4": "#d9ccf5",
     "group-5": "#e8e3a3",
     "line-0": "#0b57c2",
-    "line-1": "#b34700",
+    "line-1": "#a84300",
     "line-2": "#116329",
     "line-3": "#a3195b",
 }
