@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import re
@@ -15,6 +16,7 @@ from typing import Any
 from jinja2 import FileSystemBytecodeCache
 from mkdocs.exceptions import Abort
 from mkdocs.structure.files import File, InclusionLevel
+from watchdog.observers.polling import PollingObserver
 
 import tangle
 from weave import equations, later, links, pages, printed, rendered, search
@@ -34,22 +36,33 @@ def on_startup(command: str, dirty: bool) -> None:
     global serving
     serving = command == "serve"
     later.patient = not serving
-    gc.set_threshold(20_000)  # a build makes a million objects that live to its end
 
 
 def on_serve(server: Any, config: Any, builder: Any) -> Any:
     """What comes late is shown when it has come."""
-    news = Path(config["docs_dir"]).parent / "build/arrived"
+    news = Path(config.docs_dir).parent / "build/arrived"
     news.parent.mkdir(parents=True, exist_ok=True)
     news.touch()
+    _look_often(server, config)
     server.watch(str(news))
-    server.build_delay = 0.1  # seconds without a further change
     global reachable
     reachable = True
     later.arrived = news.touch
     if later.early.is_set():  # during the first build; the server begins to watch after this
         threading.Timer(2, news.touch).start()
     return server
+
+
+def _look_often(server: Any, config: Any) -> None:
+    """MkDocs looks for changes twice a second, which is a sixth of the time that a writer is to wait at most."""
+    watched = []
+    for path in filter(None, (config.docs_dir, config.config_file_path, *config.theme.dirs)):
+        with contextlib.suppress(KeyError):  # of a path that is not watched
+            server.unwatch(path)
+            watched.append(path)
+    server.observer = PollingObserver(timeout=0.1)
+    for path in watched:
+        server.watch(path)
 
 
 def on_config(config: Any) -> Any:
@@ -74,11 +87,28 @@ def on_pre_build(config: Any) -> None:
     others.clear()
     forget()
     hold(True)
+    later.free.clear()
+    gc.disable()  # a build makes a million objects that live to its end
 
 
 def on_build_error(error: Exception) -> None:
     """The build ends here."""
+    _end()
+
+
+def _end() -> None:
     hold(False)
+    later.free.set()
+    if serving:
+        gc.freeze()  # or all that was made would be looked through now
+        threading.Timer(1, _collect).start()
+    gc.enable()
+
+
+def _collect() -> None:
+    """Takes out the garbage of a build, while nobody waits."""
+    gc.unfreeze()
+    gc.collect()
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -165,6 +195,6 @@ def on_post_build(config: Any) -> None:
     (folder / "assets").mkdir(parents=True, exist_ok=True)
     text = search.script(current(config["docs_dir"]), others.values())
     (folder / search.FILE).write_text(text, encoding="utf-8")
-    hold(False)
     if equations.used:
         (folder / FONT).write_bytes(equations.font())
+    _end()

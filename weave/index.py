@@ -391,7 +391,7 @@ def hold(held: bool) -> None:
 
 
 def _plain(text: str) -> str:
-    return "".join(text.translate({2: None, 3: None}).split())  # Markdown takes these two away
+    return "".join(text.replace("\x02", "").replace("\x03", "").split())  # as Markdown does
 
 
 def _anchor(block: Any) -> str:

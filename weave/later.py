@@ -14,6 +14,10 @@ T = TypeVar("T")
 
 LATER = "being run: the page follows when it is done"  # what a page says meanwhile
 patient = True  # whether a page waits; not while the site is served
+free = (
+    threading.Event()
+)  # unset while a served book is built; what was begun then starts afterwards
+free.set()
 early = threading.Event()  # set when a result has come that nobody could be told of yet
 
 
@@ -51,10 +55,11 @@ class Run(threading.Thread, Generic[T]):
     def run(self) -> None:
         """Fills `value` or `error`."""
         with self.turn:
-            if not self.wanted:
-                return
             if not patient:
                 _give_way()
+                free.wait()
+            if not self.wanted:
+                return
             try:
                 self.value = self.work()
             except Exception as error:

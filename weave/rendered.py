@@ -95,6 +95,7 @@ def _around(index: Index, page: Page, block: Any) -> object:
     if block.patch:
         patched = index.book.chunks.get(block.patch, ())
         return shown, [(one.language, index.place(one)) for one in patched]
-    referred = [index.chunks.get(name) for _, name in REFERENCE.findall(block.body)]
+    names = REFERENCE.findall(block.body) if "<<" in block.body else ()
+    referred = [index.chunks.get(name) for _, name in names]
     seen = code.caption(index, page, block), code.foot(index, page, block)
     return shown, block.language, referred, seen

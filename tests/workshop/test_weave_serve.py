@@ -5,9 +5,10 @@ import os
 import shutil
 import threading
 from pathlib import Path
-from typing import ClassVar
+from types import SimpleNamespace
 
 import pytest
+from mkdocs.livereload import LiveReloadServer
 
 from weave import hooks, kept, later, rendered
 
@@ -84,12 +85,6 @@ def test_what_is_known_needs_no_work(news):
 def test_what_came_before_the_server_watches_is_told_to_it(tmp_path, monkeypatch):
     timers = []
 
-    class Server:
-        watched: ClassVar[list[str]] = []
-
-        def watch(self, path):
-            self.watched.append(path)
-
     class Timer(threading.Timer):
         def start(self):
             timers.append(self)
@@ -97,13 +92,24 @@ def test_what_came_before_the_server_watches_is_told_to_it(tmp_path, monkeypatch
     monkeypatch.setattr(threading, "Timer", Timer)
     monkeypatch.setattr(later, "early", threading.Event())
     monkeypatch.setattr(later, "arrived", later.arrived)
-    docs = {"docs_dir": str(tmp_path / "book")}
-    hooks.on_serve(Server(), docs, None)
-    assert timers == []
+    monkeypatch.setattr(hooks, "reachable", False)
+    folder = tmp_path / "book"
+    folder.mkdir()
+    config = SimpleNamespace(
+        docs_dir=str(folder), config_file_path=None, theme=SimpleNamespace(dirs=[])
+    )
+    server = LiveReloadServer(lambda: None, "127.0.0.1", 0, str(tmp_path))
+    try:
+        server.watch(config.docs_dir)
+        hooks.on_serve(server, config, None)
+        assert timers == []
+        seen = {emitter.watch.path for emitter in server.observer.emitters}
+        assert seen == {str(folder), str(tmp_path / "build")}  # of a file, the folder
+        later.early.set()
+        hooks.on_serve(server, config, None)
+    finally:
+        server.server_close()
     news = tmp_path / "build/arrived"
-    assert Server.watched == [str(news)]
-    later.early.set()
-    hooks.on_serve(Server(), docs, None)
     os.utime(news, (0, 0))
     timers[0].function()
     assert news.stat().st_mtime > 0
