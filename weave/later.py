@@ -14,9 +14,7 @@ T = TypeVar("T")
 
 LATER = "being run: the page follows when it is done"  # what a page says meanwhile
 patient = True  # whether a page waits; not while the site is served
-free = (
-    threading.Event()
-)  # unset while a served book is built; what was begun then starts afterwards
+free = threading.Event()  # unset while a served book is built; work begins afterwards
 free.set()
 early = threading.Event()  # set when a result has come that nobody could be told of yet
 

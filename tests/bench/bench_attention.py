@@ -10,12 +10,13 @@ whatever else the machine does hits both. --write puts the table into the chapte
 import argparse
 import os
 import platform
-import re
 import statistics
 import sys
 import time
 from datetime import date
 from pathlib import Path
+
+from kept_table import keep
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
 parser.add_argument("--threads", type=int, default=2)
@@ -123,7 +124,4 @@ def report(rows):
 table = report([measure(*size) for size in SIZES])
 print(table)
 if arguments.write:
-    chapter = ROOT / "book/5-transformer/L5.3-multi-head-attention.md"
-    text = chapter.read_text(encoding="utf-8")
-    block = re.compile(r"(?<=^```text \{\.measured #attention-speed\}\n).*?(?=^```$)", re.M | re.S)
-    chapter.write_text(block.sub(lambda _: table + "\n", text), encoding="utf-8")
+    keep(table, ROOT / "book/5-transformer/L5.3-multi-head-attention.md", "attention-speed")

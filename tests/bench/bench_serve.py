@@ -6,7 +6,6 @@ python tests/bench/bench_serve.py [--write]     --write puts the table into the 
 
 import os
 import platform
-import re
 import shutil
 import socket
 import subprocess
@@ -18,6 +17,8 @@ import urllib.request
 from datetime import date
 from pathlib import Path
 from statistics import median
+
+from kept_table import keep
 
 ROOT = Path(__file__).parents[2]
 CHAPTER = ROOT / "book/workshop/weave-serve.md"
@@ -121,6 +122,4 @@ if __name__ == "__main__":
     table = "\n".join(measured())
     print(table)
     if "--write" in sys.argv:
-        text = CHAPTER.read_text(encoding="utf-8")
-        block = re.compile(r"(?<=^```text \{\.measured #serve-cost\}\n).*?(?=^```$)", re.M | re.S)
-        CHAPTER.write_text(block.sub(lambda _: table + "\n", text), encoding="utf-8")
+        keep(table, CHAPTER, "serve-cost")

@@ -6,13 +6,14 @@ python tests/bench/bench_tangle.py [--write]     --write puts the table into the
 
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from datetime import date
 from pathlib import Path
+
+from kept_table import keep
 
 HERE = Path(__file__).parent
 TANGLE = HERE.parents[1] / "tangle.py"
@@ -82,6 +83,4 @@ if __name__ == "__main__":
     table = "\n".join(measured())
     print(table)
     if "--write" in sys.argv:
-        text = CHAPTER.read_text(encoding="utf-8")
-        block = re.compile(r"(?<=^```text \{\.measured #tangle-cost\}\n).*?(?=^```$)", re.M | re.S)
-        CHAPTER.write_text(block.sub(lambda _: table + "\n", text), encoding="utf-8")
+        keep(table, CHAPTER, "tangle-cost")
