@@ -13,4 +13,4 @@ class CourseTests(BuildHookInterface):
         for pattern in ("L*/*.py", "M*/*.py"):
             for path in sorted(Path(self.root, "tests").glob(pattern)):
                 inside = path.relative_to(self.root).as_posix()
-                build_data["force_include"][str(path)] = f"tinyllm/ol/{inside}"
+                build_data["force_include"][str(path)] = f"ol/course/{inside}"

@@ -69,7 +69,7 @@ def _run(command: str, workspace: Path, home: Path) -> list[str]:
     if words[:1] != ["ol"]:
         raise ValueError(f"{command}: a session can only call ol")
     done = subprocess.run(
-        [sys.executable, "-m", "tinyllm.ol", *words[1:]],
+        [sys.executable, "-m", "ol", *words[1:]],
         cwd=workspace,
         env={**os.environ, "PYTHONPATH": str(home), "NO_COLOR": "1", "OPENBLAS_NUM_THREADS": "1"},
         stdin=subprocess.DEVNULL,
@@ -93,7 +93,8 @@ def _run(command: str, workspace: Path, home: Path) -> list[str]:
 def key(blocks: Sequence[tuple[str, str]], root: str) -> str:
     """A hash of all that the sessions depend on."""
     home = Path(root).absolute()
-    folders = [*(home / "tests").glob("[LM]*"), *(home / files for _, files in blocks if files)]
+    folders = [home / "ol", *(home / "tests").glob("[LM]*")]
+    folders += [home / files for _, files in blocks if files]
     files = {path for folder in folders for path in kept.below(folder)}
     return kept.fingerprint(home, files, json.dumps(blocks))
 

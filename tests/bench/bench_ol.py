@@ -17,10 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from tinyllm.ol.registry import ROOT
+from ol.registry import ROOT
 
 SAMPLE = ROOT / "tests/workshop/ol_sample"
-OL = (sys.executable, "-m", "tinyllm.ol")
+OL = (sys.executable, "-m", "ol")
 SETUP = """\
 [mutmut]
 source_paths=tinyllm
@@ -53,7 +53,8 @@ def ol(*words, folder):
 
 def mutmut(folder):
     """Wait and work for the whole run, and how many mutants it tried."""
-    shutil.copytree(ROOT / "tinyllm", folder / "tinyllm")
+    for package in ("tinyllm", "ol"):
+        shutil.copytree(ROOT / package, folder / package)
     shutil.copytree(SAMPLE / "python/tests/l5-3-mha", folder / "tests")
     (folder / "setup.cfg").write_text(SETUP)
     names = ("tinyllm.xfmr.mha.*split_heads*", "tinyllm.xfmr.mha.*merge_heads*")

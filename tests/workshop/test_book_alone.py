@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from tinyllm.ol import mutation
-from tinyllm.ol.mutation import ROOT
+from ol import mutation
+from ol.mutation import ROOT
 
 CHAPTERS = mutation.read_chapters()
 

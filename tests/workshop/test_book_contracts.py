@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tinyllm.ol import mutation
+from ol import mutation
 
 CHAPTERS = mutation.read_chapters()
 ARRAYS = {"Array", "ArrayLike", "NDArray", "Tensor"}

@@ -5,7 +5,7 @@ import ast
 
 import pytest
 
-from tinyllm.ol import mutation
+from ol import mutation
 
 CHAPTERS = mutation.read_chapters()
 NAMES = [

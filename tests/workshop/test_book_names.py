@@ -98,7 +98,7 @@ def importer(module, *names):
     return lambda: [importlib.import_module(module), *names]
 
 
-HOMES = {name: importer(name) for name in ("tinyllm", "weave", "tangle", "numpy", "torch")}
+HOMES = {name: importer(name) for name in ("tinyllm", "ol", "weave", "tangle", "numpy", "torch")}
 HOMES["np"] = HOMES["numpy"]
 HOMES |= {name: importer(module, name) for name, module in public_classes().items()}
 
@@ -337,7 +337,7 @@ def test_header_facts(chapter):
     assert Path(page.path).name.startswith(f"{chapter}-")
     for key in ("builds", "contract", "tests"):
         assert facts[key] in INDEX.book.targets, f"no block of the book makes {key} = {facts[key]}"
-    assert facts["contract"] == f"tinyllm/ol/contracts/{facts['builds']}i"
+    assert facts["contract"] == f"ol/course/contracts/{facts['builds']}i"
     assert f"python/{facts['builds']}" in facts["learner_files"]
     assert facts["rung"] in {"", "R1", "R2", "R3", "R4", "R5"}
     assert facts["names"]
@@ -358,7 +358,7 @@ def test_pitfalls(chapter):
     for name, mutant in facts["mutants"].items():
         where = f"{page.path}:{patches[name].line}: {name}"
         assert not list(wrong_types(mutant, PITFALL)), where
-        assert patches[name].file == f"tinyllm/ol/mutants/{chapter}/{name}.patch", where
+        assert patches[name].file == f"ol/course/mutants/{chapter}/{name}.patch", where
         assert mutant["caught_by"], f"{where}: caught_by is empty"
         absent = set(mutant["caught_by"]) - defined
         assert not absent, f"{where}: {facts['tests']} defines no {absent}"

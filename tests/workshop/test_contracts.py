@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CONTRACTS = ROOT / "tinyllm" / "ol" / "contracts"
+CONTRACTS = ROOT / "ol" / "course" / "contracts"
 
 
 def test_contracts_agree_with_the_code(tmp_path):

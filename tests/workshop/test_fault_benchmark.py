@@ -10,7 +10,7 @@ ROW = re.compile(r"^\| [a-z ]+ \| (.+) \| (L5\.\d) (\w+) \| `(\w+)` \|$", re.MUL
 
 
 def test_table_lists_every_mutant():
-    chapters = tomllib.loads((ROOT / "tinyllm/ol/chapters.toml").read_text(encoding="utf-8"))
+    chapters = tomllib.loads((ROOT / "ol/course/chapters.toml").read_text(encoding="utf-8"))
     text = (ROOT / "book/5-transformer/L5.3-multi-head-attention.md").read_text(encoding="utf-8")
     rows = {(chapter, name): (fault, test) for fault, chapter, name, test in ROW.findall(text)}
     mutants = {

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tinyllm.ol import mutation
-from tinyllm.ol.mutation import Job, Mutant, PatchError, Runner, apply_patch, job_for
+from ol import mutation
+from ol.mutation import Job, Mutant, PatchError, Runner, apply_patch, job_for
 
 TOY = "def double(x):\n    return 2 * x\n"
 USER = "from shop.toy import double\n\ndef quadruple(x):\n    return double(double(x))\n"
@@ -346,13 +346,11 @@ def test_module_of_a_path():
 
 
 def test_a_misfit_names_the_mutant(tmp_path, monkeypatch):
-    monkeypatch.setattr(mutation, "HERE", tmp_path)
+    monkeypatch.setattr(mutation, "COURSE", tmp_path)
     (tmp_path / "chapters.toml").write_text('["L9.1".mutants.s01]\npitfall = "a"\n')
     (tmp_path / "mutants" / "L9.1").mkdir(parents=True)
     patch = tmp_path / "mutants" / "L9.1" / "s01.patch"
-    patch.write_text(
-        "--- a/tinyllm/ol/__init__.py\n+++ b/tinyllm/ol/__init__.py\n@@ -9 +9 @@\n-a\n+b\n"
-    )
+    patch.write_text("--- a/ol/__init__.py\n+++ b/ol/__init__.py\n@@ -9 +9 @@\n-a\n+b\n")
     with pytest.raises(PatchError, match=r"mutant L9\.1/s01: .* line .* is past the end"):
         mutation.seeded_mutants("L9.1")
     patch.write_text("@@ -9 +9 @@\n-a\n+b\n")
@@ -361,7 +359,7 @@ def test_a_misfit_names_the_mutant(tmp_path, monkeypatch):
 
 
 def test_asking_imports_nothing_heavy():
-    code = "import sys, tinyllm.ol.mutation; print({'numpy', 'pytest', 'torch'} & set(sys.modules))"
+    code = "import sys, ol.mutation; print({'numpy', 'pytest', 'torch'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=mutation.ROOT,

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tinyllm.ol import classroom, cli
-from tinyllm.ol.box import Limits, grade_files, has_namespaces
-from tinyllm.ol.registry import ROOT, Refusal, find
-from tinyllm.ol.submission import fingerprint, names, read
+from ol import classroom, cli
+from ol.box import Limits, grade_files, has_namespaces
+from ol.registry import ROOT, Refusal, find
+from ol.submission import fingerprint, names, read
 
 L53 = find("L5.3")
 HEAD = """
@@ -259,7 +259,7 @@ def test_an_interrupt_ends_all_boxes(tmp_path):
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    code += "from tinyllm.ol.cli import main; sys.exit(main(sys.argv[1:]))"
+    code += "from ol.cli import main; sys.exit(main(sys.argv[1:]))"
     words = [sys.executable, "-c", code, "grade", str(tmp_path / "all")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)}
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as run:

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from tinyllm.ol import authoring, faults, imports
-from tinyllm.ol.authoring import Candidate, is_promised, lenient, of_the_field, record
-from tinyllm.ol.registry import HERE, ROOT, chapters, find
+from ol import authoring, faults, imports
+from ol.authoring import Candidate, is_promised, lenient, of_the_field, record
+from ol.registry import COURSE, ROOT, chapters, find
 
 GRADED = [chapter for chapter in chapters().values() if chapter.rung]
 
@@ -133,7 +133,7 @@ def test_lenient_tests_do_not_read_words():
 
 
 def test_takeaways_are_those_of_the_book():
-    kept = json.loads((HERE / "takeaways.json").read_text(encoding="utf-8"))
+    kept = json.loads((COURSE / "takeaways.json").read_text(encoding="utf-8"))
     assert kept == authoring.takeaways(ROOT / "book"), "old: ol dev takeaways book"
     files = (ROOT / "tests").rglob("test_*.py")
     tests = "\n".join(path.read_text(encoding="utf-8") for path in files)
@@ -156,7 +156,7 @@ def test_course_tests_import_only_what_contracts_promise(name):
 
 def test_dev_check():
     """Of the whole book it is a step of its own in .ci/run."""
-    from tinyllm.ol.dev import check
+    from ol.dev import check
 
     answer = check([find("L5.2")])
     assert answer.status == 0, "\n".join(answer.lines)
@@ -164,8 +164,8 @@ def test_dev_check():
 
 
 def test_dev_check_finds_faults(monkeypatch):
-    from tinyllm.ol import dev
-    from tinyllm.ol.mutation import Verdict
+    from ol import dev
+    from ol.mutation import Verdict
 
     for verdict, words in (
         (

@@ -3,11 +3,11 @@
 
 import pytest
 
-from tinyllm.ol import faults
-from tinyllm.ol.grade import Grade, Row, grade_tests
-from tinyllm.ol.mutation import Runner
-from tinyllm.ol.registry import find
-from tinyllm.ol.report import full
+from ol import faults
+from ol.grade import Grade, Row, grade_tests
+from ol.mutation import Runner
+from ol.registry import find
+from ol.report import full
 
 L53 = find("L5.3")
 HEAD = "import os, sys, time\nimport numpy as np\nimport pytest\n"
@@ -176,7 +176,7 @@ def test_a():
 
 
 def test_a_hang_is_a_timeout(grade, monkeypatch):
-    monkeypatch.setattr("tinyllm.ol.grade.LEAST", 1.0)
+    monkeypatch.setattr("ol.grade.LEAST", 1.0)
     lines = MERGE.strip().splitlines()
     body = "\n".join(f"    {line}" for line in lines[1:])
     text = f"{lines[0]}\n    try:\n{body}\n    except AssertionError:\n        while True: pass\n"
@@ -206,8 +206,8 @@ def test_nothing_tells_a_mutant_from_the_right_module(grade, how):
 
 
 def test_a_grade_that_was_refused_is_not_kept(tmp_path, monkeypatch, grade):
-    from tinyllm.ol import grade as module
-    from tinyllm.ol.workspace import Workspace
+    from ol import grade as module
+    from ol.workspace import Workspace
 
     grade(MERGE)  # on two mutants from here on
     workspace = Workspace(tmp_path / "w")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tinyllm.ol.registry import ROOT, find
+from ol.registry import ROOT, find
 
 SAMPLE = Path(__file__).parent / "ol_sample"
 WEAK = Path(__file__).parent / "ol_weak"
@@ -25,7 +25,7 @@ def ol(tmp_path):
 
     def run(*words, plain=False):
         done = subprocess.run(
-            [sys.executable, "-m", "tinyllm.ol", *words, *([] if plain else ["--json"])],
+            [sys.executable, "-m", "ol", *words, *([] if plain else ["--json"])],
             cwd=root,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             capture_output=True,
@@ -161,7 +161,7 @@ def test_watch_runs_again(ol, tmp_path, watchdog):
         (hidden / "watchdog.py").write_text("raise ImportError\n")
     path = os.pathsep.join([str(hidden), str(ROOT)])
     with subprocess.Popen(
-        [sys.executable, "-u", "-m", "tinyllm.ol", "tests", "L5.2", "--watch"],
+        [sys.executable, "-u", "-m", "ol", "tests", "L5.2", "--watch"],
         cwd=ol.root,
         env={**os.environ, "PYTHONPATH": path},
         stdin=subprocess.PIPE,
@@ -201,13 +201,13 @@ def test_works_from_a_wheel(tmp_path):
     zipfile.ZipFile(built).extractall(site)
     held = {path.relative_to(site).as_posix() for path in site.rglob("test_*.py")}
     courses = {p.relative_to(ROOT) for c in "LM" for p in (ROOT / "tests").glob(f"{c}*/*.py")}
-    assert held == {f"tinyllm/ol/{path.as_posix()}" for path in courses}
+    assert held == {f"ol/course/{path.as_posix()}" for path in courses}
     work = tmp_path / "w s"
     work.mkdir()
 
     def run(*words):
         done = subprocess.run(
-            [sys.executable, "-P", "-m", "tinyllm.ol", *words],
+            [sys.executable, "-P", "-m", "ol", *words],
             cwd=work,
             env={**os.environ, "PYTHONPATH": str(site)},
             capture_output=True,
@@ -219,7 +219,7 @@ def test_works_from_a_wheel(tmp_path):
     assert run("start", "L5.2")[0] == 0
     status, text = run("tests", "L5.2")
     assert status == 1
-    assert str(site / "tinyllm/ol/tests/L5.2") in text
+    assert str(site / "ol/course/tests/L5.2") in text
     right = (site / "tinyllm/xfmr/masks.py").read_text(encoding="utf-8")
     (work / "python/tinyllm/xfmr/masks.py").write_text(right, encoding="utf-8")
     status, text = run("check", "L5.2")

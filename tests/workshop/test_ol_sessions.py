@@ -6,14 +6,15 @@ import shutil
 
 import pytest
 
-from tinyllm.ol.registry import ROOT
+from ol.registry import ROOT
 from weave import sessions
 
 
 @pytest.fixture
 def home(tmp_path):
     """A small checkout: the package, and no kept sessions."""
-    shutil.copytree(ROOT / "tinyllm", tmp_path / "tinyllm")
+    for package in ("tinyllm", "ol"):
+        shutil.copytree(ROOT / package, tmp_path / package)
     shutil.copytree(ROOT / "tests" / "L5.2", tmp_path / "tests" / "L5.2")
     return tmp_path
 

@@ -10,9 +10,9 @@ import types
 
 import pytest
 
-from tinyllm.ol import cli, registry, stubs
-from tinyllm.ol.registry import ROOT, Refusal, chapters, closure, find
-from tinyllm.ol.workspace import Workspace, digest
+from ol import cli, registry, stubs
+from ol.registry import ROOT, Refusal, chapters, closure, find
+from ol.workspace import Workspace, digest
 
 
 def functions(text):
@@ -267,7 +267,7 @@ def test_a_full_disk_leaves_no_half_file(ol, monkeypatch):
 
 @pytest.mark.parametrize("text", ["[", "[a]\ntitle = 1\n", 'a = "b"\n', None])
 def test_a_damaged_package_is_told(ol, monkeypatch, tmp_path, text):
-    monkeypatch.setattr(registry, "HERE", tmp_path)
+    monkeypatch.setattr(registry, "COURSE", tmp_path)
     if text is not None:
         (tmp_path / "chapters.toml").write_text(text)
     registry.chapters.cache_clear()
@@ -323,23 +323,23 @@ def python(*words, folder):
 
 
 def test_status_imports_little(tmp_path):
-    code = "import sys; from tinyllm.ol import cli; cli.main([]); print(*sorted(sys.modules))"
+    code = "import sys; from ol import cli; cli.main([]); print(*sorted(sys.modules))"
     modules = set(python("-c", code, folder=tmp_path).splitlines()[-1].split())
-    assert not modules & {"numpy", "torch", "pytest", "subprocess", "tinyllm.ol.mutation"}
+    assert not modules & {"numpy", "torch", "pytest", "subprocess", "ol.mutation"}
 
 
 def test_status_is_quick(tmp_path):
     spent = []
     for _ in range(3):
         before = os.times()
-        python("-m", "tinyllm.ol", folder=tmp_path)
+        python("-m", "ol", folder=tmp_path)
         after = os.times()
         spent.append(sum(after[2:4]) - sum(before[2:4]))  # processor time of children
     assert min(spent) < 0.3
 
 
 def test_every_state_of_the_map(tmp_path):
-    from tinyllm.ol.status import status
+    from ol.status import status
 
     workspace = Workspace(tmp_path)
     for name in ("L0.1", "L0.2"):

@@ -72,13 +72,34 @@ def test_wheel_holds_the_package_and_the_course_tests(wheel):
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     there = {
         path.relative_to(ROOT).as_posix()
-        for path in (ROOT / "tinyllm").rglob("*")
+        for package in ("tinyllm", "ol")
+        for path in (ROOT / package).rglob("*")
         if path.is_file() and "__pycache__" not in path.parts
     }
     tests = [path for part in "LM" for path in (ROOT / "tests").glob(f"{part}*/*.py")]
-    courses = {f"tinyllm/ol/{path.relative_to(ROOT).as_posix()}" for path in tests}
+    courses = {f"ol/course/{path.relative_to(ROOT).as_posix()}" for path in tests}
     assert held == there | courses
     assert "tinyllm/py.typed" in held
+
+
+SHIPPED = {"numpy", "ol", "tinyllm"}
+EXTRAS = {"distributed", "hypothesis", "psutil", "pytest", "safetensors", "threadpoolctl", "torch"}
+
+
+def test_every_import_in_the_wheel_is_of_what_is_shipped(wheel):
+    archive = zipfile.ZipFile(wheel)
+    names = [name for name in archive.namelist() if name.endswith((".py", ".pyi"))]
+    assert any(name.startswith("ol/course/tests/") for name in names)
+    found = set()
+    for name in names:
+        for node in ast.walk(ast.parse(archive.read(name))):
+            if isinstance(node, ast.Import):
+                found |= {(alias.name.partition(".")[0], name) for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                found.add(((node.module or "").partition(".")[0], name))
+    allowed = SHIPPED | EXTRAS | sys.stdlib_module_names
+    assert not {(module, name) for module, name in found if module not in allowed}
+    assert not {name for module, name in found if module == "ol" and not name.startswith("ol/")}
 
 
 def test_wheel_runs_with_numpy_alone(wheel, tmp_path):

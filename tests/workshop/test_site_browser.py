@@ -176,7 +176,7 @@ def test_where_nothing_hovers_no_button_covers_code(tab, page):
 
 
 SEEN = "return document.querySelector('article').innerText"
-CONTRACT = (ROOT / "tinyllm/ol/contracts/tinyllm/xfmr/mha.pyi").read_text(encoding="utf-8")
+CONTRACT = (ROOT / "ol/course/contracts/tinyllm/xfmr/mha.pyi").read_text(encoding="utf-8")
 SECRET = {line for line in lines("tinyllm/xfmr/mha.py") if line not in CONTRACT}
 
 

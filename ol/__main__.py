@@ -1,9 +1,9 @@
 # Tangled from book/workshop/ol.md
-"""`python -m tinyllm.ol`."""
+"""`python -m ol`."""
 
 import sys
 
-from tinyllm.ol.cli import main
+from ol.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tinyllm.ol.registry import Chapter, Refusal
+from ol.registry import Chapter, Refusal
 
 LARGEST = 2_000_000  # bytes of all test files together
 

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import tinyllm
-from tinyllm.ol.registry import NOTES, Answer, Chapter, Refusal, find
-from tinyllm.ol.workspace import Workspace
+from ol.registry import NOTES, Answer, Chapter, Refusal, find
+from ol.workspace import Workspace
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -145,19 +145,19 @@ def _workspace(options: argparse.Namespace) -> tuple[Workspace, Chapter]:
 
 
 def _status(options: argparse.Namespace) -> Answer:
-    from tinyllm.ol.status import status
+    from ol.status import status
 
     return status(Workspace.around(options.workspace))
 
 
 def _start(options: argparse.Namespace) -> Answer:
-    from tinyllm.ol.start import start
+    from ol.start import start
 
     return start(*_workspace(options), options.ref_deps, options.reset)
 
 
 def _tests(options: argparse.Namespace) -> Answer:
-    from tinyllm.ol import lesson
+    from ol import lesson
 
     workspace, chapter = _workspace(options)
     if options.watch:
@@ -166,13 +166,13 @@ def _tests(options: argparse.Namespace) -> Answer:
 
 
 def _check(options: argparse.Namespace) -> Answer:
-    from tinyllm.ol.check import check
+    from ol.check import check
 
     return check(*_workspace(options), options.ref_deps)
 
 
 def _mutate(options: argparse.Namespace) -> Answer:
-    from tinyllm.ol import grade, hints
+    from ol import grade, hints
 
     workspace, chapter = _workspace(options)
     if options.hint is not None:
@@ -181,7 +181,7 @@ def _mutate(options: argparse.Namespace) -> Answer:
 
 
 def _diff(options: argparse.Namespace) -> Answer:
-    from tinyllm.ol.compare import diff
+    from ol.compare import diff
 
     return diff(*_workspace(options), options.spoil)
 
@@ -194,8 +194,8 @@ def _number(text: str) -> int:
 
 
 def _grade(options: argparse.Namespace) -> Answer:
-    from tinyllm.ol import classroom
-    from tinyllm.ol.box import Limits
+    from ol import classroom
+    from ol.box import Limits
 
     if options.workflow:
         return classroom.workflow(options.chapter)
@@ -218,10 +218,10 @@ def _grade(options: argparse.Namespace) -> Answer:
 
 def _dev(options: argparse.Namespace) -> Answer:
     if options.what == "check":
-        from tinyllm.ol.dev import check
+        from ol.dev import check
 
         return check([find(name) for name in options.of])
-    from tinyllm.ol import authoring
+    from ol import authoring
 
     if options.what == "takeaways":
         return authoring.write_takeaways(Path(options.of[0] if options.of else "book"))

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tinyllm.ol.mutation import seeded_mutants
-from tinyllm.ol.registry import HERE, Chapter, Refusal
+from ol.mutation import seeded_mutants
+from ol.registry import COURSE, Chapter, Refusal
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Demand:
 
 def demand(chapter: Chapter) -> Demand:
     """The chapter's demand. Refusal if it grades no tests."""
-    path = HERE / "graded" / f"{chapter.id}.json"
+    path = COURSE / "graded" / f"{chapter.id}.json"
     if not chapter.rung:
         raise Refusal(
             f"{chapter.id} has no graded tests: the course's are all (ol tests {chapter.id})"
@@ -101,7 +101,7 @@ def graded(chapter: Chapter) -> list[Graded]:
 
 def variants(chapter: Chapter) -> dict[str, str]:
     """Right modules that are built otherwise: name -> source."""
-    folder = HERE / "variants" / chapter.id
+    folder = COURSE / "variants" / chapter.id
     found = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
     found["renamed"] = renamed(chapter.reference.read_text(encoding="utf-8"))
     return found

@@ -21,7 +21,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyllm.ol.registry import ROOT, find
+from ol.registry import ROOT, find
 
 STOP = threading.Event()  # set to end all boxes of this process
 
@@ -68,8 +68,8 @@ def _inside() -> None:
     last = threading.Timer(limits.seconds + 5, os._exit, [1])  # if nobody watches it any more
     last.daemon = True
     last.start()
-    from tinyllm.ol.grade import grade_tests
-    from tinyllm.ol.mutation import Runner
+    from ol.grade import grade_tests
+    from ol.mutation import Runner
 
     folder = Path(tempfile.gettempdir(), "tests")
     for name, text in order["files"].items():
@@ -111,7 +111,7 @@ def has_namespaces() -> bool:
 
 
 def _command(limits: Limits, scratch: str) -> list[str]:
-    box = [sys.executable, "-P", "-m", "tinyllm.ol.box"]
+    box = [sys.executable, "-P", "-m", "ol.box"]
     if not has_namespaces():
         return box
     return [*_UNSHARE, "sh", "-c", _SETUP, "sh", str(limits.disk), scratch, *box]

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyllm.ol.mutation import Job, Runner, Verdict, function_name
-from tinyllm.ol.registry import HERE, ROOT, Answer, Chapter, Refusal, chapters, closure
-from tinyllm.ol.terminal import paint
-from tinyllm.ol.workspace import Workspace, digest, text_of
+from ol.mutation import Job, Runner, Verdict, function_name
+from ol.registry import COURSE, ROOT, Answer, Chapter, Refusal, chapters, closure
+from ol.terminal import paint
+from ol.workspace import Workspace, digest, text_of
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def require_needs(workspace: Workspace, chapter: Chapter, ref_deps: bool) -> Non
 def package(own: Mapping[str, Path]) -> Iterator[str]:
     """A folder with a copy of the package that has the learner's modules in the book's places."""
     with tempfile.TemporaryDirectory(prefix="ol-", ignore_cleanup_errors=True) as folder:
-        left_out = shutil.ignore_patterns("__pycache__", "ol")
+        left_out = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / "tinyllm", Path(folder, "tinyllm"), ignore=left_out)
         for name, path in own.items():
             shutil.copyfile(path, Path(folder, chapters()[name].path))
@@ -112,8 +112,8 @@ def _runner(given: Runner | None = None) -> Iterator[Runner]:
 
 def watched(workspace: Workspace, chapter: Chapter, ref_deps: bool, as_json: bool) -> Answer:
     """Run at each save until the user ends it; the last outcome's status."""
-    from tinyllm.ol.cli import show
-    from tinyllm.ol.watch import watch
+    from ol.cli import show
+    from ol.watch import watch
 
     last = Answer(1, [])
 
@@ -152,7 +152,7 @@ def said(message: str) -> str:
 
 def takeaways(chapter: Chapter) -> list[dict[str, Any]]:
     """The chapter's key takeaways, each with the tests that show it."""
-    path = HERE / "takeaways.json"
+    path = COURSE / "takeaways.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     return list(known.get(chapter.id, []))
 

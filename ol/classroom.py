@@ -13,13 +13,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tinyllm.ol import report
-from tinyllm.ol.box import STOP, Limits, grade_files, has_namespaces
-from tinyllm.ol.grade import Grade, Row
-from tinyllm.ol.imports import Fault
-from tinyllm.ol.registry import Answer, Chapter, Refusal, chapters, find
-from tinyllm.ol.submission import Result, fingerprint, names, read
-from tinyllm.ol.terminal import table
+from ol import report
+from ol.box import STOP, Limits, grade_files, has_namespaces
+from ol.grade import Grade, Row
+from ol.imports import Fault
+from ol.registry import Answer, Chapter, Refusal, chapters, find
+from ol.submission import Result, fingerprint, names, read
+from ol.terminal import table
 
 
 def grade_class(

@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from tinyllm.ol.registry import Chapter
+from ol.registry import Chapter
 
 
 def stub(chapter: Chapter) -> str:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent  # the data lie beside this file
-ROOT = HERE.parents[1]  # the folder that holds the package
+COURSE = Path(__file__).resolve().parent / "course"  # the data of this tool
+ROOT = COURSE.parents[1]  # the folder that holds both packages
 FACTS = {"title", "rung", "builds", "names", "contract", "tests", "learner_files", "needs"}
 FACTS |= {"test_needs"}  # what is asked of each chapter here
 
@@ -75,7 +75,7 @@ class Chapter:
     def course_tests(self) -> Path:
         """In the checkout, or in the installed package."""
         path = str(self.facts["tests"])
-        return ROOT / path if (ROOT / path).exists() else HERE / path
+        return ROOT / path if (ROOT / path).exists() else COURSE / path
 
     @property
     def files(self) -> list[str]:
@@ -94,7 +94,7 @@ class Chapter:
 @functools.cache
 def chapters() -> dict[str, Chapter]:
     """All chapters by id, each after those it needs. Refusal if the package is damaged."""
-    path = HERE / "chapters.toml"
+    path = COURSE / "chapters.toml"
     listed: dict[str, Chapter] = {}
 
     def put(name: str) -> None:

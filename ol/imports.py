@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import tinyllm
-from tinyllm.ol.registry import chapters
+from ol.registry import chapters
 
 LIBRARIES = {"numpy", "pytest", "torch"}
 

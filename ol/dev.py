@@ -8,11 +8,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tinyllm.ol import faults
-from tinyllm.ol.authoring import lenient
-from tinyllm.ol.mutation import Job, Runner, Verdict, job_for, seeded_mutants
-from tinyllm.ol.registry import HERE, Answer, Chapter, chapters
-from tinyllm.ol.stubs import stub
+from ol import faults
+from ol.authoring import lenient
+from ol.mutation import Job, Runner, Verdict, job_for, seeded_mutants
+from ol.registry import COURSE, Answer, Chapter, chapters
+from ol.stubs import stub
 
 
 def jobs_of(chapter: Chapter) -> Iterator[Job]:
@@ -39,7 +39,7 @@ def jobs_of(chapter: Chapter) -> Iterator[Job]:
 
 def variants_of(chapter: Chapter, folder: Path) -> Iterator[Job]:
     """The other right modules, on the course's tests without what goes beyond the contract."""
-    kept = json.loads((HERE / "graded" / f"{chapter.id}.json").read_text(encoding="utf-8"))
+    kept = json.loads((COURSE / "graded" / f"{chapter.id}.json").read_text(encoding="utf-8"))
     path = folder / chapter.course_tests.name
     text = chapter.course_tests.read_text(encoding="utf-8")
     path.write_text(lenient(text, set(kept["beyond"])), encoding="utf-8")

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from tinyllm.ol import lesson
-from tinyllm.ol.registry import Answer, Chapter
-from tinyllm.ol.workspace import Workspace
+from ol import lesson
+from ol.registry import Answer, Chapter
+from ol.workspace import Workspace
 
 
 def check(workspace: Workspace, chapter: Chapter, ref_deps: bool) -> Answer:
@@ -17,7 +17,7 @@ def check(workspace: Workspace, chapter: Chapter, ref_deps: bool) -> Answer:
     if not chapter.rung:
         words = f"{chapter.id} has no graded tests: it is done"
         return Answer(0, [*answer.lines, words], data)
-    from tinyllm.ol import grade, report
+    from ol import grade, report
 
     found = grade.grade(workspace, chapter)
     data["grade"] = found.data()

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinyllm.ol.faults import replaced, segment
-from tinyllm.ol.mutation import Job, Runner, function_name, seeded_mutants
-from tinyllm.ol.registry import HERE, Answer, Chapter, Refusal
+from ol.faults import replaced, segment
+from ol.mutation import Job, Runner, function_name, seeded_mutants
+from ol.registry import COURSE, Answer, Chapter, Refusal
 
 
 @dataclass(frozen=True)
@@ -316,7 +316,7 @@ def _some(mutants: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
 
 def freeze(chapter: Chapter, size: int = 64) -> Answer:
     """Make generated mutants of a chapter in the place of stale ones, of those that tests catch."""
-    path = HERE / "graded" / f"{chapter.id}.json"
+    path = COURSE / "graded" / f"{chapter.id}.json"
     if not path.exists():
         raise Refusal(f"{path} is not there: write score, pitfalls and beyond into it", 2)
     kept = json.loads(path.read_text(encoding="utf-8"))
@@ -424,7 +424,7 @@ def _plain(formula: str) -> str:
 def write_takeaways(book: Path) -> Answer:
     """Copy the takeaways of a book into the package's data."""
     found = takeaways(book)
-    path = HERE / "takeaways.json"
+    path = COURSE / "takeaways.json"
     path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return Answer(
         0, [f"{path}: {sum(map(len, found.values()))} takeaways"], {"chapters": len(found)}

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 
-from tinyllm.ol.grade import UNDECIDED, Grade, Row
-from tinyllm.ol.terminal import paint, table
+from ol.grade import UNDECIDED, Grade, Row
+from ol.terminal import paint, table
 
 _COLOURS = {"caught": "green", "missed": "red"}
 _ORDER = {"caught": 0, "unbuildable": 1, "crashed": 2, "timeout": 3, "missed": 4}

@@ -38,8 +38,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal
 
-HERE = Path(__file__).resolve().parent  # the data lie beside this file: chapters.toml, mutants/
-ROOT = HERE.parents[1]  # the folder that holds the package
+COURSE = Path(__file__).resolve().parent / "course"  # chapters.toml, mutants/
+ROOT = COURSE.parents[1]  # the folder that holds both packages
 
 
 # ---- patches
@@ -134,14 +134,14 @@ class Mutant:
 
 def read_chapters() -> dict[str, dict[str, Any]]:
     """The header facts of every chapter by its id, as the package holds them."""
-    return tomllib.loads((HERE / "chapters.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((COURSE / "chapters.toml").read_text(encoding="utf-8"))
 
 
 def seeded_mutants(chapter: str) -> list[Mutant]:
     """The mutants of a chapter's pitfalls. PatchError, with the mutant's name, if one does not fit."""
     found = []
     for name, facts in read_chapters()[chapter].get("mutants", {}).items():
-        patch = (HERE / "mutants" / chapter / f"{name}.patch").read_text(encoding="utf-8")
+        patch = (COURSE / "mutants" / chapter / f"{name}.patch").read_text(encoding="utf-8")
         target = re.search(r"^\+\+\+ b/(.+)$", patch, re.MULTILINE)
         try:
             if target is None:
@@ -156,7 +156,7 @@ def seeded_mutants(chapter: str) -> list[Mutant]:
 def course_tests(chapter: str) -> Path:
     """The file of the chapter's own tests: in the checkout, or in the installed package."""
     path: str = read_chapters()[chapter]["tests"]
-    return ROOT / path if (ROOT / path).exists() else HERE / path
+    return ROOT / path if (ROOT / path).exists() else COURSE / path
 
 
 # ---- jobs and verdicts

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tinyllm.ol.registry import NOTES, Chapter, Refusal
+from ol.registry import NOTES, Chapter, Refusal
 
 MARK = ".ol"
 _KEPT: dict[str, Callable[[Any], bool]] = {  # what each table of the state holds for a chapter

@@ -15,11 +15,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tinyllm.ol import faults, imports
-from tinyllm.ol.imports import Fault
-from tinyllm.ol.mutation import Job, Runner, Verdict, function_name
-from tinyllm.ol.registry import HERE, ROOT, Answer, Chapter, Refusal
-from tinyllm.ol.workspace import Workspace, digest, files_in
+from ol import faults, imports
+from ol.imports import Fault
+from ol.mutation import Job, Runner, Verdict, function_name
+from ol.registry import COURSE, ROOT, Answer, Chapter, Refusal
+from ol.workspace import Workspace, digest, files_in
 
 AGAIN = 3  # times that the right module is run among the mutants
 LEAST = 10.0  # seconds of processor time that every mutant gets
@@ -218,8 +218,13 @@ def _idle(
 
 def key(chapter: Chapter, folder: Path) -> str:
     """A hash of all that a grade depends on."""
-    code = [path for path in files_in(ROOT / "tinyllm") if path.suffix == ".py"]
-    data = [HERE / "graded" / f"{chapter.id}.json", HERE / "mutants" / chapter.id]
+    code = [
+        path
+        for package in ("tinyllm", "ol")
+        for path in files_in(ROOT / package)
+        if path.suffix == ".py"
+    ]
+    data = [COURSE / "graded" / f"{chapter.id}.json", COURSE / "mutants" / chapter.id]
     total = hashlib.sha256(digest([folder, *code, *data]).encode())
     facts = chapter.facts.get("mutants", {})
     versions = {name: _version(name) for name in ("numpy", "pytest", "torch")}
@@ -272,8 +277,8 @@ def _kept(path: Path) -> Grade | None:
 
 def mutate(workspace: Workspace, chapter: Chapter, ref_deps: bool, fresh: bool) -> Answer:
     """The grade in full."""
-    from tinyllm.ol import report
-    from tinyllm.ol.lesson import require_needs
+    from ol import report
+    from ol.lesson import require_needs
 
     faults.demand(chapter)
     require_needs(workspace, chapter, ref_deps)

@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from typing import Any
 
-from tinyllm.ol.registry import Answer, Chapter, Refusal, chapters, closure
-from tinyllm.ol.stubs import rungs_up_to, stub, test_stub
-from tinyllm.ol.workspace import Workspace
+from ol.registry import Answer, Chapter, Refusal, chapters, closure
+from ol.stubs import rungs_up_to, stub, test_stub
+from ol.workspace import Workspace
 
 
 def start(workspace: Workspace, chapter: Chapter, ref_deps: bool, reset: bool) -> Answer:

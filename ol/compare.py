@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import difflib
 
-from tinyllm.ol.registry import Answer, Chapter, Refusal
-from tinyllm.ol.terminal import paint
-from tinyllm.ol.workspace import Workspace, text_of
+from ol.registry import Answer, Chapter, Refusal
+from ol.terminal import paint
+from ol.workspace import Workspace, text_of
 
 _COLOURS = {"+": "green", "-": "red", "@": "bold"}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tinyllm.ol.registry import Answer, Chapter, chapters
-from tinyllm.ol.terminal import bar, paint, table
-from tinyllm.ol.workspace import Workspace
+from ol.registry import Answer, Chapter, chapters
+from ol.terminal import bar, paint, table
+from ol.workspace import Workspace
 
 
 def state_of(workspace: Workspace, chapter: Chapter) -> dict[str, Any]:

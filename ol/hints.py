@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-from tinyllm.ol import faults
-from tinyllm.ol.registry import Answer, Chapter, Refusal
-from tinyllm.ol.workspace import Workspace
+from ol import faults
+from ol.registry import Answer, Chapter, Refusal
+from ol.workspace import Workspace
 
 
 def hint(workspace: Workspace, chapter: Chapter, name: str) -> Answer:
