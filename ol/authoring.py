@@ -12,19 +12,22 @@ import json
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ol.faults import replaced, segment
-from ol.mutation import Job, Runner, function_name, seeded_mutants
+from ol.jobs import function_name, job_for
+from ol.mutants import Mutant, mutant, patch_file, seeded_mutants
+from ol.patches import PatchError
 from ol.registry import COURSE, Answer, Chapter, Refusal
+from ol.runner import Runner
+from ol.workspace import write
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A mutated module, before it is known whether any test sees the fault."""
+    """A mutated module, before it is known whether any test sees what is wrong."""
 
     maker: str  # field, mutmut, cosmic-ray
     what: str  # in a few words
@@ -84,13 +87,20 @@ def from_cosmic_ray(source: str) -> Iterator[Candidate]:
 def _in_words(old: str, new: str) -> str:
     """The change, with a few words around it: `1.0 * math` instead of `1.0 / math`."""
     a, b = re.findall(r"\w+|\s+|.", old, re.DOTALL), re.findall(r"\w+|\s+|.", new, re.DOTALL)
-    shorter = min(len(a), len(b))
-    first = next((i for i in range(shorter) if a[i] != b[i]), shorter)
-    last = next((i for i in range(shorter - first) if a[-1 - i] != b[-1 - i]), shorter - first)
+    first, last = _alike(a, b)
     left = "".join(a[max(0, first - 5) : first]).rpartition("\n")[2]
     right = "".join(a[len(a) - last :][:5]).partition("\n")[0]
     before, after = ("".join(t[first : len(t) - last]) for t in (a, b))
     return f"`{_short(left + after + right)}` instead of `{_short(left + before + right)}`"
+
+
+def _alike(a: Sequence[str], b: Sequence[str]) -> tuple[int, int]:
+    """How many items at the beginning and at the end are the same in both."""
+    shorter = min(len(a), len(b))
+    first = next((i for i in range(shorter) if a[i] != b[i]), shorter)
+    return first, next(
+        (i for i in range(shorter - first) if a[-1 - i] != b[-1 - i]), shorter - first
+    )
 
 
 def _short(text: str, size: int = 60) -> str:
@@ -125,27 +135,18 @@ def _proposals(node: ast.AST) -> Iterator[tuple[str, str]]:
         case ast.Attribute(x, "T"):
             yield "a transpose dropped", ast.unparse(x)
         case ast.Call(ast.Attribute(x, "transpose"), [*axes]) if len(axes) > 2:
-            said = [ast.unparse(axis) for axis in axes]
-            for i in range(len(said) - 1):
-                other = [*said[:i], said[i + 1], said[i], *said[i + 2 :]]
-                yield (
-                    "a transpose with other axes",
-                    f"{ast.unparse(x)}.transpose({', '.join(other)})",
-                )
+            for other in _swaps(axes):
+                yield "a transpose with other axes", f"{ast.unparse(x)}.transpose({other})"
             yield "a transpose dropped", ast.unparse(x)
         case ast.Call(ast.Attribute(x, "reshape"), [*sizes]) if len(sizes) > 2:
-            said = [ast.unparse(size) for size in sizes]
-            for i in range(len(said) - 1):
-                other = [*said[:i], said[i + 1], said[i], *said[i + 2 :]]
-                yield "a reshape in another order", f"{ast.unparse(x)}.reshape({', '.join(other)})"
+            for other in _swaps(sizes):
+                yield "a reshape in another order", f"{ast.unparse(x)}.reshape({other})"
         case ast.keyword("axis", ast.UnaryOp(ast.USub(), ast.Constant(1))):
             yield "another axis", "axis=-2"
             yield "another axis", "axis=0"
         case ast.Subscript(ast.Attribute(x, "shape"), ast.Constant(int(axis))):
-            yield (
-                "the length of another axis",
-                f"{ast.unparse(x)}.shape[{axis + 1 if axis != -1 else 0}]",
-            )
+            other = f"{ast.unparse(x)}.shape[{axis + 1 if axis != -1 else 0}]"
+            yield "the length of another axis", other
         case ast.Subscript(ast.Name(name), ast.Tuple([*parts])) if any(
             isinstance(p, ast.Constant) and p.value is None for p in parts
         ):
@@ -161,21 +162,14 @@ def _proposals(node: ast.AST) -> Iterator[tuple[str, str]]:
         case ast.IfExp(test, one, two):
             yield "the two cases swapped", ast.unparse(ast.IfExp(test, two, one))
         case ast.Call(f, [*args]) if len(args) > 1 and isinstance(f, ast.Attribute | ast.Name):
-            said = [ast.unparse(arg) for arg in args]
-            rest = [ast.unparse(keyword) for keyword in node.keywords]
-            for i in range(len(said) - 1):
-                other = [*said[:i], said[i + 1], said[i], *said[i + 2 :], *rest]
-                yield "two arguments swapped", f"{ast.unparse(f)}({', '.join(other)})"
+            for other in _swaps(args, node.keywords):
+                yield "two arguments swapped", f"{ast.unparse(f)}({other})"
         case ast.Tuple([ast.Constant(str()), *_] as parts) | ast.Tuple([ast.Name(), *_] as parts):
-            said = [ast.unparse(part) for part in parts]
-            for i in range(len(said) - 1):
-                other = [*said[:i], said[i + 1], said[i], *said[i + 2 :]]
-                yield "two things in another order", f"({', '.join(other)})"
+            for other in _swaps(parts):
+                yield "two things in another order", f"({other})"
         case ast.List([ast.Attribute(), _, *_] as parts):
-            said = [ast.unparse(part) for part in parts]
-            for i in range(len(said) - 1):
-                other = [*said[:i], said[i + 1], said[i], *said[i + 2 :]]
-                yield "two things in another order", f"[{', '.join(other)}]"
+            for other in _swaps(parts):
+                yield "two things in another order", f"[{other}]"
         case ast.Name(name, ast.Load()) if name in OTHER_NAMES:
             for instead in OTHER_NAMES[name]:
                 yield f"{instead} in the place of {name}", instead
@@ -184,8 +178,13 @@ def _proposals(node: ast.AST) -> Iterator[tuple[str, str]]:
                 yield f"{instead} in the place of {name}", f"{ast.unparse(x)}.{instead}"
         case ast.Expr(ast.Call()):
             yield "a statement left out", "pass"
-        case _:
-            return
+
+
+def _swaps(parts: Sequence[ast.AST], rest: Sequence[ast.AST] = ()) -> Iterator[str]:
+    """A list of things with each two neighbours swapped, and the rest of it as it is."""
+    said, last = [ast.unparse(part) for part in parts], [ast.unparse(part) for part in rest]
+    for i in range(len(said) - 1):
+        yield ", ".join([*said[:i], said[i + 1], said[i], *said[i + 2 :], *last])
 
 
 OTHER_NAMES = {
@@ -208,10 +207,8 @@ def _put(source: str, node: ast.AST, text: str) -> str:
 def is_promised(source: str, made: Candidate, left_out: set[str]) -> bool:
     """Whether a mutant changes something that a contract speaks of."""
     old, new = source.splitlines(), made.source.splitlines()
-    changed: set[int] = set()
-    for tag, i, j, _, _ in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
-        if tag != "equal":
-            changed |= set(range(i + 1, max(j, i + 1) + 1))
+    first, last = _alike(old, new)
+    changed = set(range(first + 1, max(len(old) - last, first + 1) + 1))
     tree = ast.parse(source)
     for node in ast.walk(tree):
         span = range(getattr(node, "lineno", 0), (getattr(node, "end_lineno", 0) or 0) + 1)
@@ -250,27 +247,22 @@ def lenient(tests: str, beyond: set[str]) -> str:
     return ast.unparse(_Lenient(beyond).visit(ast.parse(tests))) + "\n"
 
 
-def record(source: str, made: Candidate) -> dict[str, Any]:
-    """A mutant as it is kept: lines of a function, and what stands in their place."""
+def lenient_tests(chapter: Chapter, beyond: set[str], folder: Path) -> Path:
+    """The same for a chapter, as a file in a folder."""
+    path = folder / chapter.course_tests.name
+    path.write_text(lenient(chapter.course_tests.read_text(encoding="utf-8"), beyond), "utf-8")
+    return path
+
+
+def patch(chapter: Chapter, source: str, made: Candidate) -> str:
+    """A mutant as it is kept: a unified diff, with one line around the change."""
     old, new = (text.splitlines(keepends=True) for text in (source, made.source))
-    first = next(i for i in range(len(old)) if old[i] != new[i])
-    last = next(i for i in range(len(old)) if old[-1 - i] != new[-1 - i])
-    last = min(last, len(old) - first - 1, len(new) - first - 1)  # they may overlap
-    before, after = old[first : len(old) - last], new[first : len(new) - last]
-    if not after or not before:  # lines only taken out or put in: keep one that stays
-        before, after = old[first - 1 : len(old) - last], new[first - 1 : len(new) - last]
-        first -= 1
-    function = _function_at(source, first)
-    kept = {"in": function, "old": "".join(before), "new": "".join(after), "nth": 0}
-    begin, _ = segment(source, function)
-    places = [i for i in range(begin, first + 1) if old[i : i + len(before)] == before]
-    kept |= {"nth": len(places) - 1, "what": made.what, "maker": made.maker}
-    assert replaced(source, {**kept, "name": ""}) == made.source
-    return kept
+    return "".join(difflib.unified_diff(old, new, f"a/{chapter.path}", f"b/{chapter.path}", n=1))
 
 
-def _function_at(source: str, line: int) -> str:
-    """The dotted name of the innermost class or function around a line, counted from 0."""
+def place(source: str, made: Candidate) -> str:
+    """The dotted name of the innermost class or function around a change."""
+    line, _ = _alike(source.splitlines(), made.source.splitlines())
     body: list[ast.stmt] = ast.parse(source).body
     names: list[str] = []
     while True:
@@ -286,101 +278,121 @@ def _function_at(source: str, line: int) -> str:
         body = around[0].body
 
 
+def facts(source: str, made: Candidate, test: str, blunt: bool) -> dict[str, Any]:
+    """What is kept of a mutant beside its patch: the same as of a pitfall, and how it was made."""
+    where = place(source, made)
+    function = where.rpartition(".")[2] or "the module"
+    return {
+        "pitfall": f"{made.what} in {function}",
+        "caught_by": [test],
+        "hint": f"Look at {function}: {made.what}.",
+        "witness": f"what the course's {test} tries, which fails on it",
+        "in": where,
+        "maker": made.maker,
+        "blunt": blunt,
+    }
+
+
 def spread(source: str, made: list[Candidate], each: int = 3) -> list[Candidate]:
-    """At most `each` mutants of one place from one maker."""
-    count: Counter[tuple[str, str, str]] = Counter()
+    """At most `each` mutants of the same lines from one maker."""
+    count: Counter[tuple[int, int, str]] = Counter()
     found = []
     for one in made:
-        kept = record(source, one)
-        place = kept["in"], kept["old"], one.maker
-        count[place] += 1
-        if count[place] <= each:
+        spot = (*_alike(source.splitlines(), one.source.splitlines()), one.maker)
+        count[spot] += 1
+        if count[spot] <= each:
             found.append(one)
     return found
 
 
-def chosen(mutants: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
+Made = tuple[Candidate, dict[str, Any]]  # with what is to be kept of it
+
+
+def chosen(made: list[Made], size: int) -> list[Made]:
     """At most `size` of the mutants: those of the field first, then evenly from what is left."""
-    fine = [mutant for mutant in mutants if not mutant["blunt"]]
-    first = _some([m for m in fine if m["maker"] == "field"], size // 2)
-    few = _some([m for m in mutants if m["blunt"]], size // 10)
-    rest = _some([m for m in fine if m["maker"] != "field"], size - len(first) - len(few))
-    return first + rest + few
+    fine = [one for one in made if not one[1]["blunt"]]
+    first = _some([one for one in fine if one[0].maker == "field"], size // 2)
+    few = _some([one for one in made if one[1]["blunt"]], size // 10)
+    rest = [one for one in fine if one[0].maker != "field"]
+    return first + _some(rest, size - len(first) - len(few)) + few
 
 
-def _some(mutants: list[dict[str, Any]], size: int) -> list[dict[str, Any]]:
+def _some(made: list[Made], size: int) -> list[Made]:
     """At most `size` of them, evenly spread."""
-    places = min(size, len(mutants))
-    return [mutants[i * len(mutants) // places] for i in range(places)]
+    places = min(size, len(made))
+    return [made[i * len(made) // places] for i in range(places)]
 
 
 def freeze(chapter: Chapter, size: int = 64) -> Answer:
     """Make generated mutants of a chapter in the place of stale ones, of those that tests catch."""
     path = COURSE / "graded" / f"{chapter.id}.json"
     if not path.exists():
-        raise Refusal(f"{path} is not there: write score, pitfalls and beyond into it", 2)
+        raise Refusal(f"{path} is not there: write score, pitfalls, beyond and left_out into it", 2)
     kept = json.loads(path.read_text(encoding="utf-8"))
     source = chapter.reference.read_text(encoding="utf-8")
-    left_out = set(kept["left_out"])
-    fit, stale = _sorted_out(source, kept["mutants"])
+    fit = {one.name: one for one in _fitting(chapter, kept["mutants"])}
+    stale = {name: known for name, known in kept["mutants"].items() if name not in fit}
     if fit and not stale:
         return Answer(0, [f"none of the {len(fit)} mutants is stale"], {"kept": len(fit)})
-    known = [mutant.source for mutant in seeded_mutants(chapter.id)]
-    known += [replaced(source, mutant) for mutant in fit]
-    made = [one for one in candidates(source, known) if is_promised(source, one, left_out)]
-    places = {mutant["in"] for mutant in stale}
-    made = [one for one in made if not fit or record(source, one)["in"] in places]
+    known = [one.source for one in (*seeded_mutants(chapter), *fit.values())]
+    made = [
+        one
+        for one in candidates(source, known)
+        if is_promised(source, one, set(kept["left_out"]))
+        and (not fit or place(source, one) in {old["in"] for old in stale.values()})
+    ]
     made = spread(source, made)
-    mutants = []
+    caught, states = _caught(chapter, source, made, set(kept["beyond"]))
+    picked = chosen(caught, size - len(fit))
+    free = (name for i in itertools.count(1) if (name := f"g{i:02}") not in fit)
+    for name in stale:
+        patch_file(chapter, name).unlink(missing_ok=True)
+    kept["mutants"] = {name: one.facts for name, one in fit.items()}
+    for one, told in picked:
+        kept["mutants"][name := next(free)] = told
+        write(patch_file(chapter, name), patch(chapter, source, one))
+    kept["mutants"] = dict(sorted(kept["mutants"].items()))
+    write(path, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
+    makers = Counter(one.maker for one, _ in picked)
+    count = len(kept["mutants"])
+    lines = [
+        f"{len(made)} candidates: {dict(states)}",
+        f"taken {len(picked)} of {len(caught)} that are caught: {dict(makers)}",
+        f"{len(stale)} were stale, now there are {count}",
+    ]
+    return Answer(0, lines, {"candidates": len(made), "kept": count, "makers": dict(makers)})
+
+
+def _fitting(chapter: Chapter, known: dict[str, dict[str, Any]]) -> Iterator[Mutant]:
+    """The generated mutants whose lines the module still has."""
+    for name, told in known.items():
+        with contextlib.suppress(PatchError, FileNotFoundError):
+            yield mutant(chapter, name, told)
+
+
+def _caught(
+    chapter: Chapter, source: str, made: list[Candidate], beyond: set[str]
+) -> tuple[list[Made], Counter[str]]:
+    """The candidates that the course's tests catch, with what is to be kept; how many ended how."""
     with tempfile.TemporaryDirectory() as folder, Runner() as runner:
-        tests = Path(folder, chapter.course_tests.name)
-        text = chapter.course_tests.read_text(encoding="utf-8")
-        tests.write_text(lenient(text, set(kept["beyond"])), encoding="utf-8")
-        place = str(chapter.reference)
+        tests = lenient_tests(chapter, beyond, Path(folder))
         jobs = [
-            Job(str(i), (str(tests),), {chapter.module: (place, one.source)}, stop=True, seconds=30)
+            job_for(chapter, str(i), one.source, tests, stop=True, seconds=30)
             for i, one in enumerate(made)
         ]
-        right = Job("right", (str(tests),), {chapter.module: (place, source)})
+        right = job_for(chapter, "right", source, tests)
         verdicts = {verdict.job: verdict for verdict in runner.run([right, *jobs])}
     if verdicts["right"].state != "missed":
         raise Refusal(f"the right module does not pass: {verdicts['right']}")
-    states = Counter(verdict.state for verdict in verdicts.values())
+    found = []
     for i, one in enumerate(made):
         verdict = verdicts[str(i)]
         if verdict.state == "caught":
             test = verdict.failed[0]
             asserted = verdict.messages[test].startswith(("AssertionError", "Failed"))
             blunt = not (asserted or verdict.passed)
-            found = {"test": function_name(test), "blunt": blunt}
-            mutants.append(record(source, one) | found)
-    picked = chosen(mutants, size - len(fit))
-    used = {mutant["name"] for mutant in fit}
-    free = (name for i in itertools.count(1) if (name := f"g{i:02}") not in used)
-    fit += [{"name": next(free), **mutant} for mutant in picked]
-    kept["mutants"] = sorted(fit, key=lambda mutant: str(mutant["name"]))
-    path.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    makers = Counter(mutant["maker"] for mutant in picked)
-    lines = [
-        f"{len(made)} candidates: {dict(states)}",
-        f"taken {len(picked)} of {len(mutants)} that are caught: {dict(makers)}",
-        f"{len(stale)} were stale, now there are {len(fit)}",
-    ]
-    return Answer(0, lines, {"candidates": len(made), "kept": len(fit), "makers": dict(makers)})
-
-
-def _sorted_out(
-    source: str, mutants: list[dict[str, Any]]
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Those whose lines the module still has, and the rest."""
-    found: tuple[list[dict[str, Any]], list[dict[str, Any]]] = [], []
-    for mutant in mutants:
-        try:
-            replaced(source, mutant)
-            found[0].append(mutant)
-        except LookupError:
-            found[1].append(mutant)
-    return found
+            found.append((one, facts(source, one, function_name(test), blunt)))
+    return found, Counter(verdict.state for verdict in verdicts.values())
 
 
 def takeaways(book: Path) -> dict[str, list[dict[str, Any]]]:
@@ -425,7 +437,6 @@ def write_takeaways(book: Path) -> Answer:
     """Copy the takeaways of a book into the package's data."""
     found = takeaways(book)
     path = COURSE / "takeaways.json"
-    path.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    return Answer(
-        0, [f"{path}: {sum(map(len, found.values()))} takeaways"], {"chapters": len(found)}
-    )
+    write(path, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    count = sum(map(len, found.values()))
+    return Answer(0, [f"{path}: {count} takeaways"], {"chapters": len(found)})

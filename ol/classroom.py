@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import csv
 import importlib
-import os
 import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -14,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ol import report
-from ol.box import STOP, Limits, grade_files, has_namespaces
-from ol.grade import Grade, Row
-from ol.imports import Fault
+from ol.grade import Grade
 from ol.registry import Answer, Chapter, Refusal, chapters, find
+from ol.runner import processors
+from ol.sandbox import STOP, Limits, grade_files, has_namespaces
 from ol.submission import Result, fingerprint, names, read
 from ol.terminal import table
 
@@ -94,7 +93,7 @@ def _here(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """On this machine, as many at a time as it has cores."""
     STOP.clear()
-    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(jobs or processors()) as pool:
         tasks = {pool.submit(grade_files, order): key for key, order in orders.items()}
         try:
             for task in as_completed(tasks):
@@ -129,20 +128,17 @@ def _on_cluster(
 
 
 def _result(name: str, found: Mapping[str, Any]) -> Result:
-    """A row from what the box has answered."""
+    """A row from what the sandbox has answered."""
     if "stopped" in found:
         return Result(
             name, "stopped", says=found["stopped"], lines=[f"stopped: {found['stopped']}"]
         )
-    rows = [Row(**row) for row in found["rows"]]
-    faults = [Fault(**fault) for fault in found["faults"]]
-    grade = Grade(**{**found, "rows": rows, "faults": faults, "tests": "your tests"})
-    if grade.faults:
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        says = f"{faults[0]}{more}"
-    else:
-        says = f"pitfalls not caught: {', '.join(grade.uncaught)}" if grade.uncaught else ""
-    state = "no grade" if grade.faults else "passed" if grade.passed else "not yet"
+    grade = Grade.of({**found, "tests": "your tests"})
+    says = f"pitfalls not caught: {', '.join(grade.uncaught)}" if grade.uncaught else ""
+    if grade.findings:
+        more = len(grade.findings) - 1
+        says = f"{grade.findings[0]}" + (f" (and {more} more)" if more else "")
+    state = "no grade" if grade.findings else "passed" if grade.passed else "not yet"
     return Result(
         name,
         state,

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import tinyllm
 from ol.registry import NOTES, Answer, Chapter, Refusal, find
+from ol.terminal import show
 from ol.workspace import Workspace
 
 
@@ -32,21 +32,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return show(answer, options.json, refused="refused" in answer.data)
 
 
-def show(answer: Answer, as_json: bool, refused: bool = False) -> int:
-    """Print an answer; its exit status."""
-    stream = sys.stderr if refused and not as_json else sys.stdout
-    text = "\n".join(answer.lines)
-    if as_json:
-        text = json.dumps({"status": answer.status, **answer.data}, indent=1)
-    try:
-        print(text, file=stream, flush=True)
-    except BrokenPipeError:  # `ol | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    except UnicodeEncodeError:  # a terminal of another time
-        print(text.encode("ascii", "replace").decode(), file=stream)
-    return answer.status
-
-
 EXAMPLES = """\
 examples:
   ol                         the map, and the next step
@@ -54,7 +39,7 @@ examples:
   ol start L5.3 --ref-deps   the same, and what is not built is taken from the book from now on
   ol tests L5.3 --watch      the course's tests, again at each save
   ol check L5.3              the course's tests, then the grade of yours
-  ol mutate L5.3 --hint s05  a little more about one fault that your tests do not see
+  ol mutate L5.3 --hint s05  a little more about one mistake that your tests do not see
   ol diff L5.3               your module beside the book's
 
 exit status: 0 done, 1 not yet, 2 wrong use
@@ -63,12 +48,10 @@ exit status: 0 done, 1 not yet, 2 wrong use
 
 def parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
-    formats = argparse.RawDescriptionHelpFormatter
     common = _common(default=argparse.SUPPRESS)  # what was given before the command stays
     deps = argparse.ArgumentParser(add_help=False)
-    deps.add_argument(
-        "--ref-deps", action="store_true", help="take the book's chapters where yours are not built"
-    )
+    said = "take the book's chapters where yours are not built"
+    deps.add_argument("--ref-deps", action="store_true", help=said)
     chapter = argparse.ArgumentParser(add_help=False)
     chapter.add_argument("chapter", help="L5.3, for example")
 
@@ -76,25 +59,20 @@ def parser() -> argparse.ArgumentParser:
         "ol",
         description="Build the book's modules yourself, and have your own tests graded.",
         epilog=EXAMPLES,
-        formatter_class=formats,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[_common()],
     )
-    version = f"tinyllm-book {tinyllm.__version__}"
-    top.add_argument("--version", action="version", version=version)
+    top.add_argument("--version", action="version", version=f"tinyllm-book {tinyllm.__version__}")
     top.set_defaults(run=_status)
     verbs = top.add_subparsers(title="commands", metavar="COMMAND")
 
-    def verb(
-        name: str, run: object, words: str, *parents: argparse.ArgumentParser
-    ) -> argparse.ArgumentParser:
+    def verb(name: str, run: object, words: str, *parents: Any) -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=words, description=words, parents=[*parents, common])
         made.set_defaults(run=run)
         return made
 
     verb("status", _status, "the map: what is built, begun, ready, blocked; the next step")
-    start = verb(
-        "start", _start, "write a stub and a test file; never over your work", chapter, deps
-    )
+    start = verb("start", _start, "a stub and a test file; never over your work", chapter, deps)
     start.add_argument("--reset", action="store_true", help="begin again; the old files are kept")
     tests = verb("tests", _tests, "the course's tests against your module", chapter, deps)
     tests.add_argument("--watch", action="store_true", help="run again at each save")
@@ -105,22 +83,21 @@ def parser() -> argparse.ArgumentParser:
     diff = verb("diff", _diff, "your module beside the book's, after passing", chapter)
     diff.add_argument("--spoil", action="store_true", help="before passing, too")
     grade = verb("grade", _grade, "for teachers: grade every submission under a folder")
+    said = "one folder in it for each submission"
+    grade.add_argument("folder", nargs="?", type=Path, metavar="DIR", help=said)
+    grade.add_argument("--chapter", dest="chapter_name", metavar="ID", help="L5.3, for example")
+    said = "names of the submissions, in the first column"
+    grade.add_argument("--roster", type=Path, metavar="CSV", help=said)
+    grade.add_argument("--csv", dest="csv_file", type=Path, metavar="FILE", help="write the table")
     grade.add_argument(
-        "folder", nargs="?", metavar="DIR", help="one folder in it for each submission"
+        "--feedback", type=Path, metavar="DIR", help="write a page for each submission"
     )
-    grade.add_argument("--chapter", metavar="ID", help="L5.3, for example")
-    grade.add_argument(
-        "--roster", metavar="CSV", help="names of the submissions, in the first column"
-    )
-    grade.add_argument("--csv", metavar="FILE", help="write the table")
-    grade.add_argument("--feedback", metavar="DIR", help="write a page for each submission")
     grade.add_argument("--jobs", type=_number, metavar="N", help="at a time (default: the cores)")
     grade.add_argument("--dask", metavar="ADDRESS", help="on the workers of this cluster")
     grade.add_argument("--workflow", action="store_true", help="print a workflow for a class's CI")
     for name, unit in (("seconds", "S"), ("memory", "MIB"), ("disk", "MIB"), ("processes", "N")):
-        grade.add_argument(
-            f"--{name}", type=_number, metavar=unit, help=f"limit of {name} for each"
-        )
+        said = f"limit of {name} for each"
+        grade.add_argument(f"--{name}", type=_number, metavar=unit, help=said)
     dev = verb(
         "dev", _dev, "for authors: check that stubs fail, references pass, mutants are caught"
     )
@@ -129,13 +106,13 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _common(**default: str) -> argparse.ArgumentParser:
+def _common(**default: Any) -> argparse.ArgumentParser:
     """The options of every command."""
     made = argparse.ArgumentParser(add_help=False)
     said = "print one object for machines"
-    made.add_argument("--json", action="store_true", help=said, **default)  # type: ignore[arg-type]
+    made.add_argument("--json", action="store_true", help=said, **default)
     where = "the workspace (default: the one that this folder is in, or this folder)"
-    made.add_argument("--workspace", metavar="DIR", help=where, **default)  # type: ignore[arg-type]
+    made.add_argument("--workspace", metavar="DIR", help=where, **default)
     return made
 
 
@@ -172,12 +149,12 @@ def _check(options: argparse.Namespace) -> Answer:
 
 
 def _mutate(options: argparse.Namespace) -> Answer:
-    from ol import grade, hints
+    from ol import check
 
     workspace, chapter = _workspace(options)
     if options.hint is not None:
-        return hints.hint(workspace, chapter, options.hint)
-    return grade.mutate(workspace, chapter, options.ref_deps, options.fresh)
+        return check.hint(workspace, chapter, options.hint)
+    return check.mutate(workspace, chapter, options.ref_deps, options.fresh)
 
 
 def _diff(options: argparse.Namespace) -> Answer:
@@ -195,25 +172,17 @@ def _number(text: str) -> int:
 
 def _grade(options: argparse.Namespace) -> Answer:
     from ol import classroom
-    from ol.box import Limits
+    from ol.sandbox import Limits
 
     if options.workflow:
-        return classroom.workflow(options.chapter)
+        return classroom.workflow(options.chapter_name)
     if options.folder is None:
         raise Refusal("which folder? ol grade DIR", 2)
-    given = {n: getattr(options, n) for n in ("seconds", "memory", "disk", "processes")}
-    limits = Limits(**{n: value for n, value in given.items() if value is not None})
-    paths = {n: Path(v) if (v := getattr(options, n)) else None for n in ("roster", "feedback")}
-    return classroom.grade_class(
-        Path(options.folder),
-        options.chapter,
-        paths["roster"],
-        limits,
-        options.jobs,
-        options.dask,
-        Path(options.csv) if options.csv else None,
-        paths["feedback"],
-    )
+    names = ("seconds", "memory", "disk", "processes")
+    limits = Limits(**{n: value for n in names if (value := getattr(options, n)) is not None})
+    wishes = ("chapter_name", "roster", "jobs", "dask", "csv_file", "feedback")
+    how = {n: getattr(options, n) for n in wishes}
+    return classroom.grade_class(options.folder, limits=limits, **how)
 
 
 def _dev(options: argparse.Namespace) -> Answer:

@@ -3,64 +3,46 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ol import faults
-from ol.authoring import lenient
-from ol.mutation import Job, Runner, Verdict, job_for, seeded_mutants
-from ol.registry import COURSE, Answer, Chapter, chapters
+from ol.authoring import lenient_tests
+from ol.jobs import Job, Verdict, function_name, job_for
+from ol.mutants import demand, generated_mutants, seeded_mutants
+from ol.patches import PatchError
+from ol.registry import Answer, Chapter, chapters
+from ol.runner import Runner
 from ol.stubs import stub
+from ol.variants import variants
 
 
 def jobs_of(chapter: Chapter) -> Iterator[Job]:
     """Everything that is to be run for a chapter on the course's tests."""
-    tests, module = (str(chapter.course_tests),), chapter.module
-    file = str(chapter.reference)
-    yield Job(f"{chapter.id} stub", tests, {module: (file, stub(chapter))}, stop=True)
-    yield Job(f"{chapter.id} reference", tests, seconds=120)
-    for mutant in seeded_mutants(chapter.id):
-        yield job_for(mutant, only=tuple(mutant.facts["caught_by"]))
-    if chapter.rung:
-        found = {mutant.name: mutant for mutant in faults.graded(chapter)}
-        for kept in faults.demand(chapter).mutants:
-            text = found[kept["name"]].source
-            first = (kept["test"],)
-            yield Job(
-                f"{chapter.id} {kept['name']}",
-                tests,
-                {module: (file, text)},
-                first=first,
-                stop=True,
-            )
+    yield job_for(chapter, f"{chapter.id} stub", stub(chapter), stop=True)
+    yield Job(f"{chapter.id} reference", (str(chapter.course_tests),), seconds=120)
+    for one in seeded_mutants(chapter):
+        yield job_for(chapter, str(one), one.source, only=tuple(one.facts["caught_by"]))
+    for one in generated_mutants(chapter) if chapter.rung else ():
+        first = tuple(one.facts["caught_by"])
+        yield job_for(chapter, f"{chapter.id} {one.name}", one.source, first=first, stop=True)
 
 
 def variants_of(chapter: Chapter, folder: Path) -> Iterator[Job]:
     """The other right modules, on the course's tests without what goes beyond the contract."""
-    kept = json.loads((COURSE / "graded" / f"{chapter.id}.json").read_text(encoding="utf-8"))
-    path = folder / chapter.course_tests.name
-    text = chapter.course_tests.read_text(encoding="utf-8")
-    path.write_text(lenient(text, set(kept["beyond"])), encoding="utf-8")
-    for name, source in faults.variants(chapter).items():
-        modules = {chapter.module: (str(chapter.reference), source)}
-        yield Job(f"{chapter.id} variant {name}", (str(path),), modules, seconds=120)
+    tests = lenient_tests(chapter, set(demand(chapter)["beyond"]), folder)
+    for name, source in variants(chapter).items():
+        yield job_for(chapter, f"{chapter.id} variant {name}", source, tests, seconds=120)
 
 
-def fault_in(verdict: Verdict) -> str:
+def problem_with(verdict: Verdict) -> str:
     """What is wrong with the outcome of a job, if anything is."""
     what = verdict.job.partition(" ")[2]
-    if what == "stub":
-        wanted = "caught"
-    elif what == "reference" or what.startswith("variant"):
-        wanted = "missed"
-    else:
-        wanted = "caught"
+    wanted = "missed" if what == "reference" or what.startswith("variant") else "caught"
     if verdict.state == wanted:
-        passed = {test.rpartition("::")[2].partition("[")[0] for test in verdict.passed}
-        silent = sorted(passed - verdict.failed_functions) if "/" in verdict.job else []
-        return f"{verdict.job}: {', '.join(silent)} should fail and does not" if silent else ""
+        passed = set(map(function_name, verdict.passed)) - verdict.failed_functions
+        silent = ", ".join(sorted(passed)) if "/" in verdict.job else ""
+        return f"{verdict.job}: {silent} should fail and does not" if silent else ""
     names = {"caught": "tests fail", "missed": "all tests pass"}
     state, should = names.get(verdict.state, verdict.state), names[wanted]
     tests = f" ({', '.join(verdict.failed[:3])})" if verdict.failed else ""
@@ -77,8 +59,8 @@ def check(chosen: list[Chapter]) -> Answer:
                 jobs += jobs_of(chapter)
                 if chapter.rung:
                     jobs += variants_of(chapter, Path(folder))
-            except LookupError as error:  # a mutant was made for another text
+            except PatchError as error:  # a mutant was made for another text
                 problems.append(f"{chapter.id}: {error}: ol dev freeze {chapter.id}")
-        problems += filter(None, map(fault_in, runner.run(jobs)))
+        problems += filter(None, map(problem_with, runner.run(jobs)))
     lines = [*problems, f"{len(jobs)} runs, {len(problems)} not as they should be"]
     return Answer(1 if problems else 0, lines, {"runs": len(jobs), "problems": problems})

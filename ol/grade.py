@@ -15,10 +15,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from ol import faults, imports
-from ol.imports import Fault
-from ol.mutation import Job, Runner, Verdict, function_name
-from ol.registry import COURSE, ROOT, Answer, Chapter, Refusal
+from ol import imports, mutants
+from ol.imports import Finding
+from ol.jobs import Job, Verdict, error_line, function_name, job_for
+from ol.registry import COURSE, ROOT, Chapter, Refusal
+from ol.runner import Runner
+from ol.variants import variants
 from ol.workspace import Workspace, digest, files_in
 
 AGAIN = 3  # times that the right module is run among the mutants
@@ -49,11 +51,19 @@ class Grade:
     required: list[str]
     tests: str  # the folder
     rows: list[Row] = field(default_factory=list)
-    faults: list[Fault] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
     idle: list[str] = field(default_factory=list)  # tests that pass on everything
     count: int = 0  # of tests
     seconds: float = 0.0
     cached: bool = False
+
+    @classmethod
+    def of(cls, kept: Mapping[str, Any]) -> Grade:
+        """A grade out of its `asdict`."""
+        rows = [Row(**row) for row in kept["rows"]]
+        return cls(
+            **{**kept, "rows": rows, "findings": [Finding(**one) for one in kept["findings"]]}
+        )
 
     def number(self, *states: str) -> int:
         return sum(row.state in states for row in self.rows)
@@ -66,7 +76,7 @@ class Grade:
     def score(self) -> float | None:
         """eq. score; None if there is no grade."""
         decided = self.number("caught", "missed")
-        return self.number("caught") / decided if decided and not self.faults else None
+        return self.number("caught") / decided if decided and not self.findings else None
 
     @property
     def uncaught(self) -> list[str]:
@@ -87,47 +97,42 @@ class Grade:
         return whole | {"undecided": self.undecided, "uncaught": self.uncaught}
 
 
-def _job(chapter: Chapter, name: str, folder: Path, source: str, **options: Any) -> Job:
-    """The learner's tests with this text in the place of the chapter's module."""
-    return Job(name, (str(folder),), {chapter.module: (str(chapter.reference), source)}, **options)
-
-
 def grade_tests(chapter: Chapter, folder: Path, runner: Runner) -> Grade:
     """Grade the tests in a folder."""
-    wants = faults.demand(chapter)
-    result = Grade(chapter.id, chapter.rung, wants.score, list(wants.pitfalls), str(folder))
+    wants = mutants.demand(chapter)
+    result = Grade(chapter.id, chapter.rung, wants["score"], wants["pitfalls"], str(folder))
     before = digest([folder])
-    result.faults = imports.check(folder)
-    if result.faults:
+    result.findings = imports.check(folder)
+    if result.findings:
         return result
     first = _reference(chapter, folder, runner, result)
     if first is None:
         return result
     limit = min(60.0, LEAST + 5 * first.seconds)
     _mutants(chapter, folder, runner, result, limit)
-    if not result.faults:
+    if not result.findings:
         result.idle = _idle(chapter, folder, runner, result, first, limit)
     if digest([folder]) != before:
-        result.faults.append(Fault(str(folder), "the files changed while they were graded"))
+        result.findings.append(Finding(str(folder), "the files changed while they were graded"))
     return result
 
 
 def _reference(chapter: Chapter, folder: Path, runner: Runner, result: Grade) -> Verdict | None:
-    """The run on the right module; None, and faults in the result, if it does not pass."""
+    """The run on the right module; None, and findings in the result, if it does not pass."""
     source = chapter.reference.read_text(encoding="utf-8")
-    (verdict,) = runner.run([_job(chapter, "first", folder, source, explain=True, seconds=60)])
+    (verdict,) = runner.run([job_for(chapter, "first", source, folder, explain=True, seconds=60)])
     result.seconds += verdict.seconds
     result.count = len(verdict.passed) + len(verdict.failed)
     for test in verdict.failed:
-        says = f"fails on the right module: {_last_line(verdict.messages[test])}"
-        result.faults.append(Fault(_inside(folder, test), says))
+        says = f"fails on the right module: {error_line(verdict.messages[test])}"
+        result.findings.append(Finding(_inside(folder, test), says))
     if verdict.state != "missed" and not verdict.failed:
         if verdict.detail.startswith("no test was run (exit code 5"):
             verdict_says = "no test was collected: write functions test_... in files test_....py"
         else:
             verdict_says = f"on the right module: {verdict.state}: {verdict.detail}"
-        result.faults.append(Fault(folder.name, verdict_says))
-    return None if result.faults else verdict
+        result.findings.append(Finding(folder.name, verdict_says))
+    return None if result.findings else verdict
 
 
 def _inside(folder: Path, test: str) -> str:
@@ -135,22 +140,15 @@ def _inside(folder: Path, test: str) -> str:
     return test.removeprefix(f"{folder.name}/")
 
 
-def _last_line(message: str) -> str:
-    """What an error says, in one line."""
-    errors = [line[1:].strip() for line in message.splitlines() if line.startswith("E ")]
-    whole = [line.strip() for line in message.splitlines() if line.strip()]
-    return next(iter([line for line in errors if line] or whole[-1:]), "")
-
-
 def _mutants(chapter: Chapter, folder: Path, runner: Runner, result: Grade, limit: float) -> None:
-    """Fill in the rows; faults, if tests fail on right modules."""
-    mutants = {m.name: m for m in faults.graded(chapter)}
-    right = {f"variant {name}": source for name, source in faults.variants(chapter).items()}
+    """Fill in the rows; findings, if tests fail on right modules."""
+    graded = {one.name: one for one in mutants.graded_mutants(chapter)}
+    right = {f"variant {name}": source for name, source in variants(chapter).items()}
     text = chapter.reference.read_text(encoding="utf-8")
     right |= {f"again {i}": text for i in range(AGAIN)}
-    modules = {name: mutant.source for name, mutant in mutants.items()} | right
+    modules = {name: mutant.source for name, mutant in graded.items()} | right
     jobs = {
-        name: _job(chapter, secrets.token_hex(4), folder, source, stop=True, seconds=limit)
+        name: job_for(chapter, secrets.token_hex(4), source, folder, stop=True, seconds=limit)
         for name, source in modules.items()
     }
     verdicts = _in_any_order(jobs, runner)
@@ -159,14 +157,14 @@ def _mutants(chapter: Chapter, folder: Path, runner: Runner, result: Grade, limi
     result.seconds += sum(verdict.seconds for verdict in (*verdicts.values(), *told.values()))
     for name in wrong:
         says = told[name] if told[name].failed else verdicts[name]
-        result.faults += _on_right_module(name, says, folder)
-    for name, mutant in mutants.items():
+        result.findings += _on_right_module(name, says, folder)
+    for name, mutant in graded.items():
         found = verdicts[name]
         by = _inside(folder, found.failed[0]) if found.state == "caught" else ""
         detail = found.detail if found.state not in ("caught", "missed") else ""
-        result.rows.append(
-            Row(name, mutant.seeded, mutant.what, found.state, by, detail, round(found.seconds, 3))
-        )
+        seeded, what = "maker" not in mutant.facts, mutant.facts["pitfall"]
+        row = Row(name, seeded, what, found.state, by, detail, round(found.seconds, 3))
+        result.rows.append(row)
 
 
 def _in_any_order(jobs: Mapping[str, Job], runner: Runner) -> dict[str, Verdict]:
@@ -176,7 +174,7 @@ def _in_any_order(jobs: Mapping[str, Job], runner: Runner) -> dict[str, Verdict]
     return {names[verdict.job]: verdict for verdict in runner.run(shuffled)}
 
 
-def _on_right_module(name: str, verdict: Verdict, folder: Path) -> list[Fault]:
+def _on_right_module(name: str, verdict: Verdict, folder: Path) -> list[Finding]:
     """What is wrong with tests that do not pass on a right module."""
     if name.startswith("variant"):
         why = (
@@ -186,9 +184,11 @@ def _on_right_module(name: str, verdict: Verdict, folder: Path) -> list[Fault]:
     else:
         why = "passes and fails on one and the same module"
     if not verdict.failed:
-        return [Fault(folder.name, f"{verdict.state} on a right module ({name}): {verdict.detail}")]
+        return [
+            Finding(folder.name, f"{verdict.state} on a right module ({name}): {verdict.detail}")
+        ]
     return [
-        Fault(_inside(folder, test), f"{why}: {_last_line(verdict.messages[test])}")
+        Finding(_inside(folder, test), f"{why}: {error_line(verdict.messages[test])}")
         for test in verdict.failed
     ]
 
@@ -200,14 +200,14 @@ def _idle(
     functions = list(dict.fromkeys(function_name(test) for test in first.passed))
     active = {function_name(row.by) for row in result.rows if row.by}
     idle = [name for name in functions if name not in active]
-    sources = {m.name: m.source for m in faults.graded(chapter)}
+    sources = {one.name: one.source for one in mutants.graded_mutants(chapter)}
     caught = [row.name for row in result.rows if row.state == "caught"]
     step = 4 * runner.workers
     for at in range(0, len(caught), step):
         if not idle:
             break
         jobs = [
-            _job(chapter, name, folder, sources[name], only=tuple(idle), seconds=limit)
+            job_for(chapter, name, sources[name], folder, only=tuple(idle), seconds=limit)
             for name in caught[at : at + step]
         ]
         for verdict in runner.run(jobs):
@@ -241,7 +241,7 @@ def _version(name: str) -> str:
 
 def grade(workspace: Workspace, chapter: Chapter, fresh: bool = False) -> Grade:
     """The grade of the workspace's tests, from the cache if nothing has changed."""
-    faults.demand(chapter)
+    mutants.demand(chapter)
     folder = workspace.tests(chapter)
     if folder is None or not folder.is_dir():
         raise Refusal(f"there are no tests of yours for {chapter.id}: ol start {chapter.id}")
@@ -268,19 +268,6 @@ def _kept(path: Path) -> Grade | None:
     """A grade from the cache; None if it is not there, or damaged."""
     try:
         kept: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        rows = [Row(**row) for row in kept["rows"]]
-        why = [Fault(**fault) for fault in kept["faults"]]
-        return Grade(**{**kept, "rows": rows, "faults": why, "cached": True})
+        return replace(Grade.of(kept), cached=True)
     except (OSError, ValueError, TypeError, KeyError):
         return None
-
-
-def mutate(workspace: Workspace, chapter: Chapter, ref_deps: bool, fresh: bool) -> Answer:
-    """The grade in full."""
-    from ol import report
-    from ol.lesson import require_needs
-
-    faults.demand(chapter)
-    require_needs(workspace, chapter, ref_deps)
-    result = grade(workspace, chapter, fresh)
-    return Answer(0 if result.passed else 1, report.full(result), result.data())

@@ -6,9 +6,8 @@ from __future__ import annotations
 import ast
 import functools
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import tinyllm
 from ol.registry import chapters
@@ -37,7 +36,7 @@ def promised() -> dict[str, set[str]]:
 
 
 @dataclass(frozen=True)
-class Fault:
+class Finding:
     """Why there is no grade: a test or a place, and what is wrong there."""
 
     where: str  # test_mha.py:3, or the name of a test
@@ -46,29 +45,25 @@ class Fault:
     def __str__(self) -> str:
         return f"{self.where}: {self.says}"
 
-    def data(self) -> dict[str, Any]:
-        return asdict(self)
 
-
-def check(folder: Path) -> list[Fault]:
+def check(folder: Path) -> list[Finding]:
     """What is wrong with the imports of the Python files in a folder."""
-    faults: list[Fault] = []
+    found: list[Finding] = []
     for file in sorted(folder.rglob("*.py")):
         name = file.relative_to(folder).as_posix()
         if not file.is_file():  # a folder, a pipe, a link that leads nowhere
-            faults.append(Fault(name, "is no file"))
+            found.append(Finding(name, "is no file"))
             continue
         try:
             tree = ast.parse(file.read_bytes(), name)
         except (OSError, SyntaxError, ValueError, RecursionError) as error:
-            faults.append(
-                Fault(f"{name}:{getattr(error, 'lineno', 1) or 1}", f"cannot be read: {error}")
-            )
+            place = f"{name}:{getattr(error, 'lineno', 1) or 1}"
+            found.append(Finding(place, f"cannot be read: {error}"))
             continue
         reader = _Reader(name)
         reader.visit(tree)
-        faults += reader.faults
-    return faults
+        found += reader.findings
+    return found
 
 
 _CODE = {
@@ -78,32 +73,23 @@ _CODE = {
     "tb_frame", "f_back", "f_locals", "f_globals", "f_code", "gi_frame", "gi_code",
     "_current_frames", "getouterframes", "getinnerframes", "walk_stack", "walk_tb", "meta_path",
 }  # fmt: skip
-_READERS = {
-    "dis",
-    "linecache",
-    "tokenize",
-    "importlib",
-    "pkgutil",
-    "runpy",
-    "gc",
-    "ctypes",
-    "marshal",
-}
+_READERS = {"dis", "linecache", "tokenize", "importlib", "pkgutil"}
+_READERS |= {"runpy", "gc", "ctypes", "marshal"}
 
 
 class _Reader(ast.NodeVisitor):
-    """Collects the faults of one file."""
+    """Collects the findings in one file."""
 
     def __init__(self, file: str):
         self.file = file
-        self.faults: list[Fault] = []
+        self.findings: list[Finding] = []
         self.modules: dict[str, str] = {}  # name in the file -> module of tinyllm
         self.tests: list[str] = []  # the function that is being read
 
-    def fault(self, node: ast.AST, says: str) -> None:
+    def finds(self, node: ast.AST, says: str) -> None:
         place = f"{self.file}:{getattr(node, 'lineno', 1)}"
         inside = next((f" in {name}" for name in self.tests if name.startswith("test")), "")
-        self.faults.append(Fault(place + inside, says))
+        self.findings.append(Finding(place + inside, says))
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         self.tests.append(node.name)
@@ -117,26 +103,26 @@ class _Reader(ast.NodeVisitor):
                 self.modules[bound] = alias.name if alias.asname else "tinyllm"
 
     def allowed(self, node: ast.AST, module: str) -> bool:
-        """Whether a module may be imported; else a fault is noted."""
+        """Whether a module may be imported; else that is a finding."""
         top = module.partition(".")[0]
         if top == "tinyllm":
             known = [name for name in promised() if f"{name}.".startswith(f"{module}.")]
             if not known:
-                self.fault(node, f"imports {module}, which has no contract")
+                self.finds(node, f"imports {module}, which has no contract")
             return bool(known)
         if top in _READERS:
-            self.fault(node, f"imports {top}: tests call the module, they do not look at its code")
+            self.finds(node, f"imports {top}: tests call the module, they do not look at its code")
             return False
         if top not in LIBRARIES and top not in sys.stdlib_module_names:
             names = ", ".join(sorted(LIBRARIES))
-            self.fault(node, f"imports {top}: only contracts, {names} and the standard library")
+            self.finds(node, f"imports {top}: only contracts, {names} and the standard library")
             return False
         return True
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
         if node.level:
-            self.fault(node, "imports from another of your files: each test file stands alone")
+            self.finds(node, "imports from another of your files: each test file stands alone")
         elif not self.allowed(node, module):
             pass
         elif module.partition(".")[0] == "tinyllm":
@@ -145,7 +131,7 @@ class _Reader(ast.NodeVisitor):
                 if any(f"{name}.".startswith(f"{whole}.") for name in promised()):
                     self.modules[alias.asname or alias.name] = whole
                 elif alias.name not in promised().get(module, set()):
-                    self.fault(
+                    self.finds(
                         node, f"imports {alias.name} from {module}, whose contract has no such name"
                     )
         else:
@@ -161,12 +147,12 @@ class _Reader(ast.NodeVisitor):
             module, _, name = whole.rpartition(".")
             deeper = any(f"{known}.".startswith(f"{whole}.") for known in promised())
             if module in promised() and not deeper and name not in promised()[module]:
-                self.fault(node, f"uses {whole}, and no contract has it")
+                self.finds(node, f"uses {whole}, and no contract has it")
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
         if node.id in {"__import__", "exec", "eval", "compile"}:
-            self.fault(node, f"uses {node.id}: what it would import or run cannot be read")
+            self.finds(node, f"uses {node.id}: what it would import or run cannot be read")
 
     def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str):
@@ -174,7 +160,7 @@ class _Reader(ast.NodeVisitor):
 
     def look_at(self, node: ast.AST, name: str) -> None:
         if name in _CODE:
-            self.fault(node, f"uses {name}: tests call the module, they do not look at its code")
+            self.finds(node, f"uses {name}: tests call the module, they do not look at its code")
 
 
 def _is_path(node: ast.expr) -> bool:

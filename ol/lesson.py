@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ol.mutation import Job, Runner, Verdict, function_name
+from ol.jobs import Job, Verdict, error_line, function_name
 from ol.registry import COURSE, ROOT, Answer, Chapter, Refusal, chapters, closure
-from ol.terminal import paint
+from ol.runner import Runner
+from ol.terminal import paint, show
+from ol.watch import watch
 from ol.workspace import Workspace, digest, text_of
 
 
@@ -112,9 +114,6 @@ def _runner(given: Runner | None = None) -> Iterator[Runner]:
 
 def watched(workspace: Workspace, chapter: Chapter, ref_deps: bool, as_json: bool) -> Answer:
     """Run at each save until the user ends it; the last outcome's status."""
-    from ol.cli import show
-    from ol.watch import watch
-
     last = Answer(1, [])
 
     def once() -> None:
@@ -141,13 +140,6 @@ def place(message: str, path: Path) -> tuple[int, str] | None:
     number = int(found[-1])
     lines = path.read_text(encoding="utf-8").splitlines()
     return number, lines[number - 1].strip() if number <= len(lines) else ""
-
-
-def said(message: str) -> str:
-    """The error itself, out of pytest's report."""
-    lines = [line[1:].strip() for line in message.splitlines() if re.match(r"E\s", line)]
-    whole = [line for line in message.splitlines() if line.strip()]
-    return next(iter([line for line in lines if line] or whole[-1:]), "")
 
 
 def takeaways(chapter: Chapter) -> list[dict[str, Any]]:
@@ -210,7 +202,7 @@ def _failure(chapter: Chapter, path: Path, name: str, verdict: Verdict) -> dict[
         "test": name.partition("::")[2],
         "line": where and where[0],
         "code": where and where[1],
-        "says": said(message),
+        "says": error_line(message),
         "takeaways": guards,
     }
 

@@ -29,7 +29,7 @@ class Answer:
 NOTES: list[str] = []  # what there is to say besides, on standard error
 
 
-class Refusal(Exception):  # noqa: N818, it is no fault of the program
+class Refusal(Exception):  # noqa: N818, it is no error of the program
     """Why a command did nothing, and the way out. Status 1: not yet. Status 2: wrong use."""
 
     def __init__(self, message: str, status: int = 1, **data: Any):

@@ -14,7 +14,7 @@ _ORDER = {"caught": 0, "unbuildable": 1, "crashed": 2, "timeout": 3, "missed": 4
 
 def full(grade: Grade) -> list[str]:
     """The table of mutants, and what the grade is."""
-    if grade.faults:
+    if grade.findings:
         return short(grade)
     rows = sorted(grade.rows, key=lambda row: _ORDER[row.state])
     lines = table(
@@ -33,8 +33,8 @@ def full(grade: Grade) -> list[str]:
 def short(grade: Grade) -> list[str]:
     """What the grade is, and what is missing."""
     head = f"your tests of {grade.chapter}: {grade.tests}"
-    if grade.faults:
-        listed = [f"  {fault}" for fault in grade.faults]
+    if grade.findings:
+        listed = [f"  {finding}" for finding in grade.findings]
         return [head, paint("no grade:", "red"), *listed]
     caught, missed = grade.number("caught"), grade.number("missed")
     score = "none" if grade.score is None else f"{grade.score:.2f}"

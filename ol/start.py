@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from pathlib import Path
 from typing import Any
 
-from ol.registry import Answer, Chapter, Refusal, chapters, closure
+from ol.registry import Answer, Chapter, chapters, closure
 from ol.stubs import rungs_up_to, stub, test_stub
-from ol.workspace import Workspace
+from ol.workspace import Workspace, write
 
 
 def start(workspace: Workspace, chapter: Chapter, ref_deps: bool, reset: bool) -> Answer:
@@ -29,7 +27,7 @@ def start(workspace: Workspace, chapter: Chapter, ref_deps: bool, reset: bool) -
             entry["state"] = "kept"
             lines.append(f"{shown} is there already and was not touched (--reset begins again)")
         if not path.exists():
-            _write(path, text)
+            write(path, text)
             if entry["state"] == "written":
                 lines.append(f"{shown}: written")
         files.append(entry)
@@ -65,18 +63,6 @@ def _files(workspace: Workspace, chapter: Chapter) -> list[tuple[str, Path, str]
         name = f"test_{Path(chapter.path).stem}.py"
         files.append(("tests", folder / name, test_stub(chapter)))
     return files
-
-
-def _write(path: Path, text: str) -> None:
-    half = path.with_name(f"{path.name}.{os.getpid()}")  # a disk may be full at any byte
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half.write_text(text, encoding="utf-8", newline="\n")
-        half.replace(path)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            half.unlink()
-        raise Refusal(f"{path} cannot be written: {error}") from error
 
 
 def _what_is_missing(

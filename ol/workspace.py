@@ -77,17 +77,11 @@ class Workspace:
 
     def save(self) -> None:
         """Write down what is remembered; makes the folder a workspace."""
-        text = json.dumps(self.state, indent=1) + "\n"
-        path = self.memory / f"state.json.{os.getpid()}"
         try:
-            self.memory.mkdir(parents=True, exist_ok=True)
-            (self.memory / ".gitignore").write_text("*\n", encoding="utf-8")
-            path.write_text(text, encoding="utf-8")
-            path.replace(self.memory / "state.json")
-        except OSError as error:  # what was worked out can be told all the same
-            NOTES.append(f"this will not be remembered: {error}")
-            with contextlib.suppress(OSError):
-                path.unlink()
+            write(self.memory / ".gitignore", "*\n")
+            write(self.memory / "state.json", json.dumps(self.state, indent=1) + "\n")
+        except Refusal as error:  # what was worked out can be told all the same
+            NOTES.append(f"this will not be remembered: {error.__cause__}")
 
     def put(self, table: str, name: str, value: Any) -> None:
         """Remember one thing: table "built", "graded" or "hints"; None forgets it."""
@@ -143,6 +137,19 @@ def digest(paths: Iterable[Path]) -> str:
             total.update(f"{name}\0{len(data)}\0".encode())
             total.update(data)
     return total.hexdigest()
+
+
+def write(path: Path, text: str) -> None:
+    """Put a text into a file, all of it or nothing. Refusal if it cannot be written."""
+    half = path.with_name(f"{path.name}.{os.getpid()}")  # a disk may be full at any byte
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        half.write_text(text, encoding="utf-8", newline="\n")
+        half.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            half.unlink()
+        raise Refusal(f"{path} cannot be written: {error}") from error
 
 
 def text_of(path: Path) -> str:

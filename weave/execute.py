@@ -42,7 +42,8 @@ _last: dict[tuple[Path, str, str], str] = {}  # root, chapter, name -> SVG
 def figures(root: Path, blocks: Sequence[Figure]) -> list[Output]:
     """What came of each block. `root` is the folder in which the book and its package stand."""
     weaver = Path(__file__).parent
-    key = kept.fingerprint(root, kept.below(weaver))
+    tools = [*kept.below(weaver), *kept.below(root / "ol"), *root.glob("tangle.py")]
+    key = kept.fingerprint(root, tools)
     path = root / "build" / "figures.json"
     if _drawn.get(root, ("",))[0] != key:
         _drawn[root] = key, kept.read(path, key) or {}

@@ -5,10 +5,11 @@ import shutil
 
 import pytest
 
-from ol import mutation
-from ol.mutation import ROOT
+from ol.jobs import Job
+from ol.registry import ROOT, chapters
+from ol.runner import Runner
 
-CHAPTERS = mutation.read_chapters()
+CHAPTERS = {name: chapter.facts for name, chapter in chapters().items()}
 
 
 def closure(*chapters):
@@ -45,8 +46,8 @@ def verdicts(tmp_path_factory):
     for chapter in CHAPTERS:
         root = tmp_path_factory.mktemp("alone")
         tests = (str(package(chapter, root)),)
-        jobs.append(mutation.Job(chapter, tests, root=str(root), explain=True, seconds=120))
-    with mutation.Runner() as runner:
+        jobs.append(Job(chapter, tests, root=str(root), explain=True, seconds=120))
+    with Runner() as runner:
         return {verdict.job: verdict for verdict in runner.run(jobs)}
 
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from ol import mutation
+from ol.registry import ROOT, chapters
 
-CHAPTERS = mutation.read_chapters()
+CHAPTERS = {name: chapter.facts for name, chapter in chapters().items()}
 ARRAYS = {"Array", "ArrayLike", "NDArray", "Tensor"}
 SHAPES = re.compile(
     r"\[[^\]]*\]|shape|scalar|element|dimension|\bax[ei]s\b|same (?:array|numbers|object)"
@@ -26,7 +26,7 @@ def definitions(tree, prefix=""):
 
 
 def contract(chapter):
-    return ast.parse((mutation.ROOT / CHAPTERS[chapter]["contract"]).read_text(encoding="utf-8"))
+    return ast.parse((ROOT / CHAPTERS[chapter]["contract"]).read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("chapter", sorted(CHAPTERS))
@@ -109,7 +109,7 @@ def untold(contract, code):
 @pytest.mark.parametrize("chapter", sorted(CHAPTERS))
 def test_docstrings_name_the_errors_of_contracts(chapter):
     path = CHAPTERS[chapter]["builds"]
-    code = ast.parse((mutation.ROOT / path).read_text(encoding="utf-8"))
+    code = ast.parse((ROOT / path).read_text(encoding="utf-8"))
     faults = [f"{path}: {text}" for text in untold(contract(chapter), code)]
     assert not faults, "\n" + "\n".join(faults)
 
@@ -121,7 +121,7 @@ def aliases(tree):
         if isinstance(node, ast.AnnAssign) and getattr(node.annotation, "id", "") == "TypeAlias":
             found[node.target.id] = node.value
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tinyllm."):
-            path = mutation.ROOT / f"{node.module.replace('.', '/')}.py"
+            path = ROOT / f"{node.module.replace('.', '/')}.py"
             theirs = aliases(ast.parse(path.read_text(encoding="utf-8")))
             found |= {a.name: theirs[a.name] for a in node.names if a.name in theirs}
     return found
@@ -164,7 +164,7 @@ def signatures(tree):
 
 @pytest.mark.parametrize("chapter", sorted(CHAPTERS))
 def test_types_of_contracts_are_those_of_the_code(chapter):
-    code = (mutation.ROOT / CHAPTERS[chapter]["builds"]).read_text(encoding="utf-8")
+    code = (ROOT / CHAPTERS[chapter]["builds"]).read_text(encoding="utf-8")
     promised, kept = signatures(contract(chapter)), signatures(ast.parse(code))
     differ = {
         name: (promised[name], kept[name])

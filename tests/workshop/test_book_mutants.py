@@ -5,9 +5,12 @@ import ast
 
 import pytest
 
-from ol import mutation
+from ol.jobs import Job, job_for
+from ol.mutants import seeded_mutants
+from ol.registry import chapters, find
+from ol.runner import Runner
 
-CHAPTERS = mutation.read_chapters()
+CHAPTERS = {name: chapter.facts for name, chapter in chapters().items()}
 NAMES = [
     f"{chapter}/{name}" for chapter in CHAPTERS for name in CHAPTERS[chapter].get("mutants", ())
 ]
@@ -15,19 +18,22 @@ NAMES = [
 
 @pytest.fixture(scope="module")
 def mutants():
-    found = [mutant for chapter in CHAPTERS for mutant in mutation.seeded_mutants(chapter)]
+    found = [mutant for chapter in chapters().values() for mutant in seeded_mutants(chapter)]
     return {str(mutant): mutant for mutant in found}
 
 
 @pytest.fixture(scope="module")
 def verdicts(mutants):
     """What came of each mutant, and of each chapter's module as it is."""
-    jobs = [mutation.job_for(m, only=tuple(m.facts["caught_by"])) for m in mutants.values()]
-    for chapter in dict.fromkeys(mutant.chapter for mutant in mutants.values()):
-        tests = {test for m in CHAPTERS[chapter]["mutants"].values() for test in m["caught_by"]}
-        file = str(mutation.course_tests(chapter))
-        jobs.append(mutation.Job(chapter, (file,), only=tuple(sorted(tests))))
-    with mutation.Runner() as runner:
+    jobs = [
+        job_for(mutant.chapter, name, mutant.source, only=tuple(mutant.facts["caught_by"]))
+        for name, mutant in mutants.items()
+    ]
+    for chapter in chapters().values():
+        tests = {test for m in chapter.facts["mutants"].values() for test in m["caught_by"]}
+        file = str(chapter.course_tests)
+        jobs.append(Job(chapter.id, (file,), only=tuple(sorted(tests))))
+    with Runner() as runner:
         return {verdict.job: verdict for verdict in runner.run(jobs)}
 
 
@@ -80,7 +86,7 @@ def test_pitfalls_of_multi_head_attention(name):
 
 
 def test_tests_of_multi_head_attention():
-    tree = ast.parse(mutation.course_tests("L5.3").read_text(encoding="utf-8"))
+    tree = ast.parse(find("L5.3").course_tests.read_text(encoding="utf-8"))
     absent = set(SPECIFIED_TESTS.split()) - {getattr(node, "name", "") for node in tree.body}
     assert not absent, f"L5.3 lacks {sorted(absent)}"
 
@@ -92,13 +98,14 @@ def program(source):
 def test_mutants_are_distinct_programs(mutants):
     seen = {}
     for mutant in mutants.values():
-        right = (mutation.ROOT / mutant.path).read_text(encoding="utf-8")
-        seen.setdefault((mutant.path, program(right)), f"the module itself, {mutant.path}")
-        key = mutant.path, program(mutant.source)
+        path = mutant.chapter.reference
+        right = path.read_text(encoding="utf-8")
+        seen.setdefault((path, program(right)), f"the module itself, {path}")
+        key = path, program(mutant.source)
         assert key not in seen, f"{mutant} is the same program as {seen[key]}"
         seen[key] = str(mutant)
 
 
-def test_faults_of_attention(mutants):
-    count = sum(mutant.chapter in {"L5.1", "L5.2", "L5.3"} for mutant in mutants.values())
+def test_mutants_of_attention(mutants):
+    count = sum(mutant.chapter.id in {"L5.1", "L5.2", "L5.3"} for mutant in mutants.values())
     assert count >= 26

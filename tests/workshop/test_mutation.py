@@ -12,8 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from ol import mutation
-from ol.mutation import Job, Mutant, PatchError, Runner, apply_patch, job_for
+from ol import mutants
+from ol import runner as runners
+from ol.jobs import Job, job_for
+from ol.patches import PatchError, apply_patch
+from ol.registry import ROOT, Chapter, chapters
+from ol.runner import Runner
 
 TOY = "def double(x):\n    return 2 * x\n"
 USER = "from shop.toy import double\n\ndef quadruple(x):\n    return double(double(x))\n"
@@ -75,7 +79,7 @@ def unified(old, new, context=3):
     [
         ("a\nb\n", "line 2 is 'b', where the patch has 'c'"),
         ("a\n", "line 2 is past the end, where the patch has 'c'"),
-        ("\na\nc\n", "line 1 is '', where the patch has 'a'"),
+        ("\nb\nc\n", "line 1 is '', where the patch has 'a'"),
     ],
 )
 def test_patch_for_another_text(text, says):
@@ -95,6 +99,15 @@ def test_patch_for_another_text(text, says):
 def test_damaged_patch(patch, says):
     with pytest.raises(PatchError, match=says):
         apply_patch("a\nc\n", patch)
+
+
+def test_a_patch_goes_to_the_nearest_place_where_it_fits():
+    text = "a\nb\na\nb\n"
+    assert apply_patch(text, "@@ -2 +2 @@\n-b\n+c\n") == "a\nc\na\nb\n"
+    assert apply_patch(text, "@@ -4 +4 @@\n-b\n+c\n") == "a\nb\na\nc\n"
+    assert apply_patch("x\n" * 9 + text, "@@ -4 +4 @@\n-b\n+c\n") == "x\n" * 9 + "a\nc\na\nb\n"
+    twice = "@@ -1 +1 @@\n-b\n+c\n@@ -1 +1 @@\n-b\n+d\n"
+    assert apply_patch(text, twice) == "a\nc\na\nd\n"
 
 
 def test_patch_without_the_space_of_empty_lines():
@@ -262,7 +275,7 @@ def test_a():
     assert time.monotonic() - begun < 50
 
 
-def test_a_test_that_ends_the_parent_costs_its_own_verdict(toy):
+def test_a_test_that_ends_the_parent_costs_its_ownjudge(toy):
     tests = "import os, signal\ndef test_a(): os.kill(os.getppid(), signal.SIGKILL)\n"
     with Runner(workers=1, method="fork") as runner:
         jobs = [toy(GOOD, name="first"), toy(tests, name="bad"), toy(GOOD, name="last")]
@@ -329,40 +342,34 @@ def test_explained_failures_show_values(runner, toy):
 
 
 def test_mutants_of_the_package():
-    chapters = mutation.read_chapters()
-    mutants = [mutant for chapter in chapters for mutant in mutation.seeded_mutants(chapter)]
-    assert mutants
-    for mutant in mutants:
-        original = (mutation.ROOT / mutant.path).read_text(encoding="utf-8")
-        assert mutant.source != original
-        compile(mutant.source, str(mutant), "exec")
-        (file,) = job_for(mutant).tests
-        assert os.path.exists(file)
-
-
-def test_module_of_a_path():
-    assert Mutant("L9.1", "s01", "tinyllm/num/pcg32.py", "", {}).module == "tinyllm.num.pcg32"
-    assert Mutant("L9.1", "s01", "tinyllm/num/__init__.py", "", {}).module == "tinyllm.num"
+    for chapter in chapters().values():
+        assert mutants.seeded_mutants(chapter)
+        for mutant in mutants.seeded_mutants(chapter):
+            assert mutant.source != chapter.reference.read_text(encoding="utf-8")
+            compile(mutant.source, str(mutant), "exec")
+            (file,) = job_for(chapter, str(mutant), mutant.source).tests
+            assert os.path.exists(file)
+            patch = mutants.patch_file(chapter, mutant.name).read_text(encoding="utf-8")
+            assert f"\n+++ b/{chapter.path}\n" in patch
 
 
 def test_a_misfit_names_the_mutant(tmp_path, monkeypatch):
-    monkeypatch.setattr(mutation, "COURSE", tmp_path)
-    (tmp_path / "chapters.toml").write_text('["L9.1".mutants.s01]\npitfall = "a"\n')
+    monkeypatch.setattr(mutants, "COURSE", tmp_path)
+    facts = {"builds": "ol/__init__.py", "mutants": {"s01": {"pitfall": "a"}}}
     (tmp_path / "mutants" / "L9.1").mkdir(parents=True)
     patch = tmp_path / "mutants" / "L9.1" / "s01.patch"
     patch.write_text("--- a/ol/__init__.py\n+++ b/ol/__init__.py\n@@ -9 +9 @@\n-a\n+b\n")
     with pytest.raises(PatchError, match=r"mutant L9\.1/s01: .* line .* is past the end"):
-        mutation.seeded_mutants("L9.1")
-    patch.write_text("@@ -9 +9 @@\n-a\n+b\n")
-    with pytest.raises(PatchError, match=r"mutant L9\.1/s01: the line that names the file"):
-        mutation.seeded_mutants("L9.1")
+        mutants.seeded_mutants(Chapter("L9.1", facts))
 
 
 def test_asking_imports_nothing_heavy():
-    code = "import sys, ol.mutation; print({'numpy', 'pytest', 'torch'} & set(sys.modules))"
+    code = (
+        "import sys, ol.mutants, ol.runner; print({'numpy', 'pytest', 'torch'} & set(sys.modules))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=mutation.ROOT,
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=True,
@@ -371,6 +378,6 @@ def test_asking_imports_nothing_heavy():
 
 
 def test_without_pytest_the_runner_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(mutation.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(runners.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(RuntimeError, match="pip install 'tinyllm-book\\[test\\]'"):
         Runner()

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from ol import classroom, cli
-from ol.box import Limits, grade_files, has_namespaces
 from ol.registry import ROOT, Refusal, find
+from ol.sandbox import Limits, grade_files, has_namespaces
 from ol.submission import fingerprint, names, read
 
 L53 = find("L5.3")
@@ -55,7 +55,7 @@ HOSTILE = {
     "memory": "    kept = []\n    while True: kept.append(np.ones(10**6))",
     "disk": "    with open('big', 'wb') as file:\n        while True: file.write(bytes(10**6))",
     "forge": """
-    text = json.dumps({"rows": [], "faults": [], "score": 1.0, "state": "caught"})
+    text = json.dumps({"rows": [], "findings": [], "score": 1.0, "state": "caught"})
     for descriptor in range(64):
         try: os.write(descriptor, text.encode() + b"\\n")
         except OSError: pass
@@ -132,7 +132,7 @@ def test_fifty_submissions_give_fifty_rows(graded, submissions):
     pages = {path.stem: path.read_text(encoding="utf-8") for path in (out / "pages").iterdir()}
     assert set(pages) == set(rows)
     assert "s05  missed" in pages["student 02"]
-    assert not list(Path("/tmp").glob("ol-box-*/tests"))
+    assert not list(Path("/tmp").glob("ol-sandbox-*/tests"))
 
 
 @pytest.mark.long
@@ -239,7 +239,7 @@ def test_the_box_stops_what_breaks_a_limit():
     assert grade_files(order(hang, seconds=4)) == {"stopped": "more than 4 s"}
     assert time.monotonic() - begun < 30
     found = grade_files(order("def test_a():\n    print('x')\n    assert 0\n"))
-    assert "fails on the right module" in found["faults"][0]["says"]
+    assert "fails on the right module" in found["findings"][0]["says"]
 
 
 def test_table_names_absent_students(tmp_path, capsys):

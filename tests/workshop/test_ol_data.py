@@ -6,9 +6,11 @@ import json
 
 import pytest
 
-from ol import authoring, faults, imports
-from ol.authoring import Candidate, is_promised, lenient, of_the_field, record
+from ol import authoring, imports, mutants
+from ol.authoring import Candidate, is_promised, lenient, of_the_field, patch, place
+from ol.patches import PatchError, apply_patch
 from ol.registry import COURSE, ROOT, chapters, find
+from ol.variants import renamed, variants
 
 GRADED = [chapter for chapter in chapters().values() if chapter.rung]
 
@@ -33,30 +35,35 @@ class A:
 
 @pytest.mark.parametrize("chapter", GRADED, ids=str)
 def test_graded_sets(chapter):
-    demand = faults.demand(chapter)
-    found = faults.graded(chapter)
+    demand = mutants.demand(chapter)
+    found = mutants.graded_mutants(chapter)
     assert len({mutant.name for mutant in found}) == len(found)
-    assert set(demand.pitfalls) <= {mutant.name for mutant in found if mutant.seeded}
-    assert 0.5 <= demand.score < 1
+    assert set(demand["pitfalls"]) <= {mutant.name for mutant in mutants.seeded_mutants(chapter)}
+    assert 0.5 <= demand["score"] < 1
     trees = {ast.dump(ast.parse(mutant.source)) for mutant in found}
     assert len(trees) == len(found)
     assert ast.dump(ast.parse(chapter.reference.read_text(encoding="utf-8"))) not in trees
     for mutant in found:
         assert mutant.diff()
-        assert all(mutant.hints), mutant.name
+        for fact in ("pitfall", "caught_by", "hint", "witness"):
+            assert mutant.facts[fact], mutant.name
 
 
 def test_demand_of_multi_head_attention():
-    demand = faults.demand(find("L5.3"))
-    assert demand.score == 0.80
-    assert demand.pitfalls == tuple(f"s0{i}" for i in range(1, 8))
-    assert len(demand.mutants) >= 60
-    assert {mutant["maker"] for mutant in demand.mutants} == {"field", "mutmut", "cosmic-ray"}
+    demand = mutants.demand(find("L5.3"))
+    assert demand["score"] == 0.80
+    assert demand["pitfalls"] == [f"s0{i}" for i in range(1, 8)]
+    assert len(demand["mutants"]) >= 60
+    assert {known["maker"] for known in demand["mutants"].values()} == {
+        "field",
+        "mutmut",
+        "cosmic-ray",
+    }
 
 
 @pytest.mark.parametrize("chapter", GRADED, ids=str)
 def test_variants_are_other_programs(chapter):
-    found = faults.variants(chapter)
+    found = variants(chapter)
     assert len(found) >= 3  # two by hand, and one of other names
     assert "renamed" in found
     sources = [ast.dump(ast.parse(text)) for text in found.values()]
@@ -64,18 +71,20 @@ def test_variants_are_other_programs(chapter):
 
 
 def test_renamed_keeps_public_names():
-    text = faults.renamed(SOURCE)
+    text = renamed(SOURCE)
     assert "_scores_by_another_name" in text
     assert "def mask" in text
     assert "Doc." not in text
 
 
-def test_stale_mutants_are_told():
-    kept = {"name": "g01", "in": "A.mask", "old": "        return allowed\n", "new": "", "nth": 0}
-    with pytest.raises(LookupError, match="g01"):
-        faults.replaced(SOURCE, kept)
-    with pytest.raises(LookupError, match=r"no B\.mask"):
-        faults.replaced(SOURCE, {**kept, "in": "B.mask"})
+def test_every_patch_is_of_a_mutant():
+    for folder in (COURSE / "mutants").iterdir():
+        chapter = find(folder.name)
+        known = {
+            *chapter.facts["mutants"],
+            *(mutants.demand(chapter)["mutants"] if chapter.rung else ()),
+        }
+        assert {path.stem for path in folder.iterdir()} == known
 
 
 def test_operators_of_the_field():
@@ -97,15 +106,26 @@ def test_operators_of_the_field():
     assert "(k.T) @ (q)" in swapped
 
 
-def test_records_give_back_the_mutant():
-    for made in of_the_field(SOURCE):
-        kept = record(SOURCE, made)
-        assert faults.replaced(SOURCE, {**kept, "name": "g"}) == made.source
-        above = "x = 1\n\n\n" + SOURCE  # an edit elsewhere leaves it valid
-        assert faults.replaced(above, {**kept, "name": "g"}) == "x = 1\n\n\n" + made.source
-    for old, new in (("    if q is None:\n", ""), ("    scale", "    q = q\n    scale")):
-        made = Candidate("toy", "", SOURCE.replace(old, new))
-        assert faults.replaced(SOURCE, {**record(SOURCE, made), "name": "g"}) == made.source
+def test_patches_give_back_the_mutant():
+    chapter = find("L5.3")
+    above = "x = 1\n\n\n" + SOURCE  # an edit elsewhere leaves it valid
+    edits = (("    if q is None:\n", ""), ("    scale", "    q = q\n    scale"))
+    toys = [Candidate("toy", "", SOURCE.replace(old, new)) for old, new in edits]
+    for made in [*of_the_field(SOURCE), *toys]:
+        kept = patch(chapter, SOURCE, made)
+        assert apply_patch(SOURCE, kept) == made.source
+        assert apply_patch(above, kept) == "x = 1\n\n\n" + made.source
+    with pytest.raises(PatchError, match="made for another text"):
+        apply_patch(SOURCE.replace("q is None", "k is None"), patch(chapter, SOURCE, toys[0]))
+
+
+def test_the_place_of_a_mutant_is_a_dotted_name():
+    def changed(old, new):
+        return place(SOURCE, Candidate("toy", "", SOURCE.replace(old, new)))
+
+    assert changed("1.0 /", "2.0 /") == "_scores"
+    assert changed("[:, None]", "") == "A.mask"
+    assert changed("import math", "import cmath as math") == ""
 
 
 def test_what_no_contract_promises_is_left_out():
@@ -149,8 +169,8 @@ def test_takeaways_are_those_of_the_book():
 @pytest.mark.parametrize("name", chapters())
 def test_course_tests_import_only_what_contracts_promise(name):
     """Else nobody could pass them who builds from the contract."""
-    faults = imports.check(find(name).course_tests.parent)
-    said = [str(fault) for fault in faults if fault.says.startswith("imports ")]
+    findings = imports.check(find(name).course_tests.parent)
+    said = [str(one) for one in findings if one.says.startswith("imports ")]
     assert not [words for words in said if "tinyllm" in words]
 
 
@@ -163,9 +183,9 @@ def test_dev_check():
     assert answer.data["runs"] >= 10
 
 
-def test_dev_check_finds_faults(monkeypatch):
+def test_dev_check_finds_problems(monkeypatch):
     from ol import dev
-    from ol.mutation import Verdict
+    from ol.jobs import Verdict
 
     for verdict, words in (
         (
@@ -177,6 +197,6 @@ def test_dev_check_finds_faults(monkeypatch):
         (Verdict("L1/s01", "caught", ("a::t",), ("a::u[1]",)), "u should fail and does not"),
         (Verdict("L1 g01", "timeout"), "L1 g01: timeout"),
     ):
-        assert words in dev.fault_in(verdict)
-    assert dev.fault_in(Verdict("L1 g01", "caught", ("a::t",))) == ""
-    assert dev.fault_in(Verdict("L1 reference", "missed", passed=("a::t",))) == ""
+        assert words in dev.problem_with(verdict)
+    assert dev.problem_with(Verdict("L1 g01", "caught", ("a::t",))) == ""
+    assert dev.problem_with(Verdict("L1 reference", "missed", passed=("a::t",))) == ""

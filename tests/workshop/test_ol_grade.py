@@ -3,11 +3,11 @@
 
 import pytest
 
-from ol import faults
+from ol import mutants
 from ol.grade import Grade, Row, grade_tests
-from ol.mutation import Runner
 from ol.registry import find
 from ol.report import full
+from ol.runner import Runner
 
 L53 = find("L5.3")
 HEAD = "import os, sys, time\nimport numpy as np\nimport pytest\n"
@@ -33,10 +33,10 @@ def runner():
 @pytest.fixture
 def grade(tmp_path, monkeypatch, runner):
     """Grades a text on the mutants s01 and s02, or others."""
-    every = {mutant.name: mutant for mutant in faults.graded(L53)}
+    every = {mutant.name: mutant for mutant in mutants.graded_mutants(L53)}
 
     def run(text, names=("s01", "s02"), using=runner):
-        monkeypatch.setattr(faults, "graded", lambda _: [every[name] for name in names])
+        monkeypatch.setattr(mutants, "graded_mutants", lambda _: [every[name] for name in names])
         (tmp_path / "test_mine.py").write_text(HEAD + text)
         return grade_tests(L53, tmp_path, using)
 
@@ -44,7 +44,7 @@ def grade(tmp_path, monkeypatch, runner):
 
 
 def states(result):
-    assert not result.faults
+    assert not result.findings
     return {row.name: row.state for row in result.rows}
 
 
@@ -106,9 +106,7 @@ def test_no_grade(grade, text, where, says):
     result = grade(text)
     assert result.score is None
     assert not result.passed
-    assert any(where in fault.where and says in fault.says for fault in result.faults), (
-        result.faults
-    )
+    assert any(where in one.where and says in one.says for one in result.findings), result.findings
     assert "no grade:" in "\n".join(full(result))
 
 
@@ -122,7 +120,7 @@ def test_now_and_then():
 """
     result = grade(flaky)
     assert result.score is None
-    assert any("test_now_and_then" in fault.where for fault in result.faults)
+    assert any("test_now_and_then" in one.where for one in result.findings)
 
 
 ENDS = {
@@ -137,8 +135,8 @@ ENDS = {
 def test_ending_the_interpreter_is_no_verdict(grade, how):
     result = grade(f"def test_a():\n    {ENDS[how]}\n" + MERGE)
     assert result.score is None
-    assert "crashed" in result.faults[0].says
-    assert "test_a" in result.faults[0].says or how in ("pytest", "interrupt")
+    assert "crashed" in result.findings[0].says
+    assert "test_a" in result.findings[0].says or how in ("pytest", "interrupt")
 
 
 @pytest.mark.parametrize("how", ENDS)
@@ -154,7 +152,7 @@ def test_ending_it_on_a_mutant_catches_nothing(grade, how):
 
 def test_sys_exit_is_a_failing_test(grade):
     result = grade("def test_a():\n    sys.exit(0)\n")
-    assert "fails on the right module: SystemExit" in result.faults[0].says
+    assert "fails on the right module: SystemExit" in result.findings[0].says
     result = grade("def teardown_module():\n    sys.exit(0)\n" + MERGE)
     assert result.score is None
 
@@ -202,7 +200,7 @@ def test_nothing_tells_a_mutant_from_the_right_module(grade, how):
     """What passes at the first run and fails at all others gets no grade."""
     result = grade(f"import resource\ndef test_a(request): assert not ({LOOKS[how]})\n")
     assert result.score is None
-    assert any("test_a" in fault.where for fault in result.faults), result.faults
+    assert any("test_a" in one.where for one in result.findings), result.findings
 
 
 def test_a_grade_that_was_refused_is_not_kept(tmp_path, monkeypatch, grade):
@@ -221,7 +219,7 @@ def test_a_grade_that_was_refused_is_not_kept(tmp_path, monkeypatch, grade):
     kept = module.grade(workspace, L53)
     assert (kept.score, kept.cached) == (0.5, True)
     (path,) = (workspace.memory / "grades").iterdir()
-    for text in ("{", "[]", '{"rows": [], "faults": [], "more": 1}'):
+    for text in ("{", "[]", '{"rows": [], "findings": [], "more": 1}'):
         path.write_text(text)
         again = module.grade(workspace, L53)
         assert (again.score, again.cached) == (0.5, False)
@@ -231,7 +229,7 @@ def test_files_that_change_are_noticed(grade, tmp_path):
     more = str(tmp_path / "test_more.py")
     text = f"from pathlib import Path\ndef test_a():\n    Path({more!r}).write_text('')\n"
     result = grade(text + MERGE)
-    assert any("changed while they were graded" in fault.says for fault in result.faults)
+    assert any("changed while they were graded" in one.says for one in result.findings)
 
 
 def made(states, required=("s01",)):

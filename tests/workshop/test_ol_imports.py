@@ -38,8 +38,8 @@ BAD = [
     ("import hypothesis", "imports hypothesis"),
     ("from tinyllm.xfmr.mha import _project", "imports _project from tinyllm.xfmr.mha"),
     ("from tinyllm.xfmr.mha import *", "imports * from"),
-    ("from ol import mutation", "imports ol: only contracts"),
-    ("import ol.mutation", "imports ol: only contracts"),
+    ("from ol import mutants", "imports ol: only contracts"),
+    ("import ol.mutants", "imports ol: only contracts"),
     ("import tinyllm.num.threads", "imports tinyllm.num.threads, which has no contract"),
     ("from . import conftest", "each test file stands alone"),
     ("import tinyllm.xfmr.mha as m\nm._project", "uses tinyllm.xfmr.mha._project"),
@@ -71,17 +71,17 @@ def test_what_is_allowed(tmp_path):
 @pytest.mark.parametrize(("code", "says"), BAD)
 def test_what_is_not(tmp_path, code, says):
     (tmp_path / "test_a.py").write_text(f"\n{code}\n")
-    faults = check(tmp_path)
-    assert faults
-    assert any(says in fault.says for fault in faults), faults
-    assert all(fault.where.startswith("test_a.py:") for fault in faults)
+    findings = check(tmp_path)
+    assert findings
+    assert any(says in one.says for one in findings), findings
+    assert all(one.where.startswith("test_a.py:") for one in findings)
 
 
 def test_what_is_no_file_is_told(tmp_path):
     (tmp_path / "test_folder.py").mkdir()
     (tmp_path / "test_link.py").symlink_to(tmp_path / "nothing")
     os.mkfifo(tmp_path / "test_pipe.py")  # reading it would never end
-    assert [str(fault) for fault in check(tmp_path)] == [
+    assert [str(one) for one in check(tmp_path)] == [
         f"test_{what}.py: is no file" for what in ("folder", "link", "pipe")
     ]
 
@@ -90,5 +90,5 @@ def test_place_is_file_line_and_test(tmp_path):
     (tmp_path / "deep").mkdir()
     text = "import scipy\n\n\ndef test_source():\n    import inspect\n    inspect.getsource(len)\n"
     (tmp_path / "deep" / "test_b.py").write_text(text)
-    places = [fault.where for fault in check(tmp_path)]
+    places = [one.where for one in check(tmp_path)]
     assert places == ["deep/test_b.py:1", "deep/test_b.py:6 in test_source"]

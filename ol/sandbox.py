@@ -23,7 +23,7 @@ from typing import Any
 
 from ol.registry import ROOT, find
 
-STOP = threading.Event()  # set to end all boxes of this process
+STOP = threading.Event()  # set to end all sandboxes of this process
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def _limit(limits: Limits) -> None:
 
 
 def _inside() -> None:
-    """The life of the box: an order on standard input, an answer on standard output."""
+    """The life of the sandbox: an order on standard input, an answer on standard output."""
     answers = os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     order = json.loads(sys.stdin.buffer.read())
@@ -69,7 +69,7 @@ def _inside() -> None:
     last.daemon = True
     last.start()
     from ol.grade import grade_tests
-    from ol.mutation import Runner
+    from ol.runner import Runner
 
     folder = Path(tempfile.gettempdir(), "tests")
     for name, text in order["files"].items():
@@ -111,10 +111,10 @@ def has_namespaces() -> bool:
 
 
 def _command(limits: Limits, scratch: str) -> list[str]:
-    box = [sys.executable, "-P", "-m", "ol.box"]
+    sandbox = [sys.executable, "-P", "-m", "ol.sandbox"]
     if not has_namespaces():
-        return box
-    return [*_UNSHARE, "sh", "-c", _SETUP, "sh", str(limits.disk), scratch, *box]
+        return sandbox
+    return [*_UNSHARE, "sh", "-c", _SETUP, "sh", str(limits.disk), scratch, *sandbox]
 
 
 def grade_files(order: dict[str, Any]) -> dict[str, Any]:
@@ -125,11 +125,11 @@ def grade_files(order: dict[str, Any]) -> dict[str, Any]:
     limits = Limits(**order["limits"])
     if STOP.is_set():
         return {"stopped": "stopped by hand"}
-    with tempfile.TemporaryDirectory(prefix="ol-box-", ignore_cleanup_errors=True) as scratch:
+    with tempfile.TemporaryDirectory(prefix="ol-sandbox-", ignore_cleanup_errors=True) as scratch:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
         environment |= {"TMPDIR": scratch, "PYTHONPATH": str(ROOT), "HOME": scratch}
         environment |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        box = subprocess.Popen(
+        sandbox = subprocess.Popen(
             _command(limits, scratch),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -140,18 +140,18 @@ def grade_files(order: dict[str, Any]) -> dict[str, Any]:
         )
         answer: list[bytes] = []
         thread = threading.Thread(
-            target=lambda: answer.append(box.communicate(json.dumps(order).encode())[0])
+            target=lambda: answer.append(sandbox.communicate(json.dumps(order).encode())[0])
         )
         thread.start()
-        why = _watch(thread, box.pid, limits, Path(scratch))
-        _end(box.pid)
+        why = _watch(thread, sandbox.pid, limits, Path(scratch))
+        _end(sandbox.pid)
         thread.join()
     if why:
         return {"stopped": why}
     try:
         grade: dict[str, Any] = json.loads(answer[0])
     except (ValueError, IndexError):
-        return {"stopped": f"the box ended without an answer ({box.returncode})"}
+        return {"stopped": f"the sandbox ended without an answer ({sandbox.returncode})"}
     return grade
 
 
@@ -176,7 +176,7 @@ def _watch(thread: threading.Thread, pid: int, limits: Limits, scratch: Path) ->
 
 
 def _usage(pid: int) -> tuple[int, int]:
-    """How many processes a box has, and their memory in bytes; 0 where it cannot be known."""
+    """How many processes a sandbox has, and their memory in bytes; 0 where it cannot be known."""
     count = memory = 0
     for process in _processes(pid):
         with contextlib.suppress(Exception):  # it has ended
@@ -186,7 +186,7 @@ def _usage(pid: int) -> tuple[int, int]:
 
 
 def _processes(pid: int) -> Iterator[Any]:
-    """The processes of a box, if psutil is there to ask."""
+    """The processes of a sandbox, if psutil is there to ask."""
     try:
         psutil: Any = importlib.import_module("psutil")
     except ImportError:
@@ -205,7 +205,7 @@ def _size(folder: Path) -> int:
 
 
 def _end(pid: int) -> None:
-    """End a box with all its processes. With namespaces the first one's end is that of all."""
+    """End a sandbox with all its processes. With namespaces the first one's end is that of all."""
     for process in list(_processes(pid)):
         with contextlib.suppress(Exception):
             process.kill()

@@ -1,0 +1,115 @@
+# Tangled from book/workshop/mutants.md
+"""What to run, and what came of it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from ol.registry import ROOT, Chapter
+
+
+@dataclass(frozen=True)
+class Job:
+    """Tests to run, and what to put in the place of modules."""
+
+    name: str
+    tests: tuple[str, ...]  # files or folders
+    modules: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> (file, text)
+    root: str = str(ROOT)  # the folder that all other modules come from
+    only: tuple[str, ...] = ()  # functions: no others are run
+    first: tuple[str, ...] = ()  # functions: these are run before the others
+    stop: bool = False  # at the first test that fails
+    explain: bool = False  # tracebacks, with the values that an assert compared
+    seconds: float = 60.0  # of processor time; four times as long by the clock
+
+
+def job_for(
+    chapter: Chapter, name: str, source: str, tests: Path | None = None, **options: Any
+) -> Job:
+    """The job that runs tests, by default the course's, with a text in the place of the chapter's module."""
+    modules = {chapter.module: (str(chapter.reference), source)}
+    return Job(name, (str(tests or chapter.course_tests),), modules, **options)
+
+
+State = Literal["caught", "missed", "timeout", "crashed", "unbuildable"]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a job.
+
+    caught: a test failed. missed: tests were run, and all passed. Else no test failed, and
+    timeout: the time was over; crashed: the process ended early, or no test could be run;
+    unbuildable: a module of the job cannot be imported.
+    """
+
+    job: str
+    state: State
+    failed: tuple[str, ...] = ()  # test_mha.py::test_masks[causal], in the order of the run
+    passed: tuple[str, ...] = ()
+    messages: Mapping[str, str] = field(default_factory=dict)  # failed test -> what it said
+    detail: str = ""  # what else there is to say: which test crashed, which was not found
+    seconds: float = 0.0  # by the clock
+
+    @property
+    def failed_functions(self) -> frozenset[str]:
+        """The functions whose tests failed, without file, class and parameters."""
+        return frozenset(map(function_name, self.failed))
+
+
+def function_name(test: str) -> str:
+    """The function of a test: test_masks for test_mha.py::TestMasks::test_masks[causal]."""
+    return test.partition("[")[0].rpartition("::")[2]
+
+
+def error_line(message: str) -> str:
+    """What an error says, in one line, out of pytest's report."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    errors = [line[1:].strip() for line in lines if line.startswith("E ")]
+    return next(iter([*filter(None, errors), *lines[-1:]]), "")
+
+
+def judge(job: Job, token: str, output: bytes, status: int | None, seconds: float) -> Verdict:
+    """What the lines of a job's pipe say; `status` is Popen's, None for a process that was stopped."""
+    rows = [
+        json.loads(line.partition(" ")[2])
+        for line in output.decode("utf-8", "replace").split("\n")[:-1]
+        if line.startswith(token + " ")
+    ]
+
+    def said(key: str) -> list[Any]:
+        return [row[key] for row in rows if key in row]
+
+    messages = {row["failed"]: row["message"] for row in rows if "failed" in row}
+    failed, problems, end = tuple(messages), said("problem"), said("end")
+    passed = tuple(name for name in said("passed") if name not in messages)
+    during = f" during {said('begun')[-1]}" if said("begun") else ""
+    state: State = "crashed"
+    if said("unbuildable"):
+        state, problems = "unbuildable", said("unbuildable")
+    elif status is None or status == -getattr(signal, "SIGXCPU", 0):
+        state = "timeout"
+        problems.append(f"stopped after {job.seconds:g} s{during}")
+    elif not end:
+        problems.append(f"the process ended{during} with {how(status)}")
+    elif not failed and not passed:
+        problems.append(f"no test was run (exit code {end[0]} of pytest)")
+    elif end[0] == 0 and not problems:
+        state = "missed"
+    if failed:
+        state = "caught"
+    return Verdict(job.name, state, failed, passed, messages, "; ".join(problems), seconds)
+
+
+def how(status: int) -> str:
+    """An exit status of Popen in words."""
+    with contextlib.suppress(ValueError):
+        if status < 0:
+            return signal.Signals(-status).name
+    return f"exit status {status}"

@@ -1,0 +1,205 @@
+# Tangled from book/workshop/mutants.md
+"""The process of one job: runs pytest, and sends what comes of each test through a pipe."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import json
+import math
+import os
+import random
+import signal
+import sys
+import time
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ol.jobs import Job, function_name
+
+
+class _Replaced(MetaPathFinder, Loader):
+    """Imports modules from texts."""
+
+    def __init__(self, modules: Mapping[str, tuple[str, str]]):
+        self.modules = modules
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        if name not in self.modules:
+            return None
+        return importlib.util.spec_from_file_location(name, self.modules[name][0], loader=self)
+
+    def exec_module(self, module: ModuleType) -> None:
+        file, text = self.modules[module.__name__]
+        exec(compile(text, file, "exec"), module.__dict__)
+
+    def get_source(self, name: str) -> str:
+        return self.modules[name][1]
+
+
+Send = Callable[[Mapping[str, Any]], None]
+
+
+class _Reporter:
+    """A pytest plugin that chooses the tests, and sends what comes of them."""
+
+    def __init__(self, job: Job, send: Send):
+        self.job, self.send = job, send
+
+    def pytest_configure(self, config: Any) -> None:
+        config.option.tbstyle = "short" if self.job.explain else "native"  # which is quicker
+
+    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
+        job = self.job
+        names = {item: function_name(item.nodeid) for item in items}
+        absent = {*job.only, *job.first} - set(names.values())
+        if absent:
+            self.send({"problem": f"no test is called {', '.join(sorted(absent))}"})
+        if job.only:
+            items[:] = [item for item in names if names[item] in job.only]
+            left_out = [item for item in names if names[item] not in job.only]
+            config.hook.pytest_deselected(items=left_out)
+        items.sort(key=lambda item: names[item] not in job.first)
+
+    def pytest_collectreport(self, report: Any) -> None:
+        if report.failed:
+            message = _message(report, self.job.explain)
+            self.send({"problem": f"{report.nodeid} cannot be imported: {message}"})
+
+    def pytest_keyboard_interrupt(self, excinfo: Any) -> None:
+        self.send({"problem": f"a test stopped the run: {excinfo.typename}"})
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.send({"begun": nodeid})
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        if report.failed:  # the test, or what was set up for it
+            message = _message(report, self.job.explain)
+            self.send({"failed": report.nodeid, "message": message})
+        elif report.passed and report.when == "call":
+            self.send({"passed": report.nodeid})
+
+
+def _message(report: Any, explain: bool) -> str:
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = str(report.longreprtext if explain or crash is None else crash.message)
+    return text if len(text) < 4000 else text[:2000] + "\n...\n" + text[-2000:]
+
+
+PYTEST_INI = """\
+[pytest]
+filterwarnings = error
+xfail_strict = true
+markers =
+    slow
+    browser
+"""
+
+
+def pytest_arguments(job: Job, folder: str) -> list[str]:
+    """How pytest is called; the same for every job on the same tests."""
+    home = os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in job.tests])
+    return [
+        *("-c", os.path.join(folder, "pytest.ini"), f"--rootdir={home}", f"--confcutdir={home}"),
+        "--import-mode=importlib",
+        "--capture=no",  # the process has no standard output
+        f"--basetemp={os.path.join(os.getcwd(), 'tmp')}",
+        *("-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:faulthandler"),
+        *([] if job.explain else ["--assert=plain"]),
+        *(["--maxfail=1"] if job.stop else []),
+        *job.tests,
+    ]
+
+
+def _run_tests(job: Job, folder: str, send: Send) -> None:
+    """Run the job in this process, which is for nothing else; `send` takes what there is to tell."""
+    _limit(job.seconds)
+    sys.path.insert(0, job.root)
+    os.environ["PYTHONPATH"] = job.root  # for processes that a test starts
+    sys.meta_path.insert(0, _Replaced(job.modules))
+    _seed(job)
+    absent = [path for path in job.tests if not os.path.exists(path)]
+    if absent:
+        send({"problem": f"there is no {', '.join(absent)}"})
+    try:
+        for module in job.modules:
+            importlib.import_module(module)
+    except BaseException as error:
+        send({"unbuildable": f"{type(error).__name__}: {error}"})
+        return
+    pytest = importlib.import_module("pytest")
+    send({"end": int(pytest.main(pytest_arguments(job, folder), plugins=[_Reporter(job, send)]))})
+
+
+def _limit(seconds: float) -> None:
+    """Let the system end this process when it has used its time, where the system can."""
+    with contextlib.suppress(ImportError):
+        import resource
+
+        soft = math.ceil(time.process_time() + seconds)
+        resource.setrlimit(resource.RLIMIT_CPU, (soft, soft + 5))
+
+
+def _seed(job: Job) -> None:
+    random.seed(0)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
+    if "hypothesis" in sys.modules:
+        hypothesis = sys.modules["hypothesis"]
+        phases = [hypothesis.Phase.explicit, hypothesis.Phase.generate]
+        if job.explain:
+            phases.append(hypothesis.Phase.shrink)  # to a small example, which takes a while
+        hypothesis.settings.register_profile(
+            "mutation", derandomize=True, database=None, deadline=None, phases=phases
+        )
+        hypothesis.settings.load_profile("mutation")
+
+
+def be_job(job: Job, token: str, folder: str, number: int, pipe: int) -> None:
+    """The whole life of a job's process, whichever way it was started. Does not return."""
+
+    def send(row: Mapping[str, Any]) -> None:
+        os.write(pipe, f"{token} {json.dumps(row)}\n".encode())
+
+    try:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for standard in (0, 1, 2):
+            os.dup2(nowhere, standard)
+        os.mkdir(here := scratch(folder, number))
+        os.chdir(here)
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = os.path.join(folder, f"compiled-{state_of(job.tests):x}")
+        _run_tests(job, folder, send)
+    except BaseException as error:
+        send({"problem": f"the test run ended: {type(error).__name__}: {error}"})
+    finally:
+        os._exit(0)
+
+
+def kill_group(pid: int) -> None:
+    """End a process with all that it has started, where it is the first of its group."""
+    with contextlib.suppress(AttributeError, ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def scratch(folder: str, number: int) -> str:
+    """The folder that a job's process works in."""
+    return os.path.join(folder, f"job-{number}")
+
+
+def state_of(tests: Sequence[str]) -> int:
+    """A number that differs after any change of the test files."""
+    state = []
+    for path in tests:
+        for file in sorted(Path(path).rglob("*.py")) if os.path.isdir(path) else [path]:
+            with contextlib.suppress(OSError):
+                state.append((str(file), os.stat(file).st_mtime_ns))
+    return zlib.crc32(repr(state).encode())

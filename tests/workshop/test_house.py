@@ -1,0 +1,94 @@
+# Tangled from book/workshop/house.md
+"""The rooms of the house: imports lead down only, and nothing grows beyond its budget."""
+
+import ast
+import graphlib
+from pathlib import Path
+
+import pytest
+
+from weave.imports import ROOMS, imports, lines, modules
+
+ROOT = Path(__file__).resolve().parents[2]
+BUDGET = {"tangle": 2450, "weave": 4200, "ol": 3200}  # lines that are not blank
+LONGEST_MODULE, LONGEST_FUNCTION = 400, 60
+STILL_TOO_LONG = {  # take a name out when it is short enough; put none in
+    "tangle",
+    "tangle.parse_arguments",
+    "tangle.scan",
+    "tinyllm.addition",
+    "tinyllm.train.cross_entropy",
+    "tinyllm.xfmr.attention",
+    "tinyllm.xfmr.layers",
+    "weave.figures.plots.line_plot",
+}
+
+
+def circle(graph):
+    """The first circle of imports that is found, as a list of names; empty if there is none."""
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def arrows_up(graph):
+    """Imports of a room that the importing one may not know."""
+    for name, others in graph.items():
+        room = name.partition(".")[0]
+        for other in others:
+            if other.partition(".")[0] not in {room, *ROOMS[room]}:
+                yield f"{name} imports {other}"
+
+
+def sizes(room):
+    """Every module and function of a room with its lines, and with how many it may have."""
+    for name, path in modules(ROOT, room).items():
+        text = path.read_text(encoding="utf-8")
+        yield name, lines(path), LONGEST_MODULE
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                part = text.splitlines()[node.lineno - 1 : node.end_lineno]
+                yield f"{name}.{node.name}", sum(map(bool, map(str.strip, part))), LONGEST_FUNCTION
+
+
+def test_no_import_leads_back():
+    graph = imports(ROOT)
+    assert len(graph) > 60
+    assert not circle(graph)
+
+
+def test_rooms_know_only_what_is_below_them():
+    assert not list(arrows_up(imports(ROOT)))
+
+
+def test_a_circle_and_an_arrow_up_are_found(tmp_path):
+    for name, text in {
+        "tinyllm/__init__.py": "",
+        "tinyllm/a.py": "from tinyllm import b",
+        "tinyllm/b.py": "def f():\n    import tinyllm.a",
+        "tangle.py": "def f():\n    from weave.c import d",
+        "weave/c.py": "import tinyllm",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    graph = imports(tmp_path)
+    assert graph["weave.c"] == {"tinyllm"}
+    assert set(circle(graph)) == {"tinyllm.a", "tinyllm.b"}
+    assert list(arrows_up(graph)) == ["tangle imports weave.c"]
+
+
+@pytest.mark.parametrize("room", BUDGET)
+def test_rooms_stay_within_their_budget(room):
+    count = sum(map(lines, modules(ROOT, room).values()))
+    print(f"{room}: {count} lines of {BUDGET[room]}")
+    assert count <= BUDGET[room]
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_nothing_is_too_long(room):
+    long = {name: count for name, count, most in sizes(room) if count > most}
+    known = {name for name in STILL_TOO_LONG if name.partition(".")[0] == room}
+    assert not long.keys() - known, long
+    assert not known - long.keys(), "short enough now: take it out of STILL_TOO_LONG"
