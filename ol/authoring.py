@@ -415,14 +415,8 @@ def _takeaway(item: str) -> dict[str, Any]:
     return {"text": re.sub(r"\s+", " ", text).strip(), "tests": tests}
 
 
-_PLAIN = {
-    r"\sqrt": "sqrt ",
-    r"\cdot": "*",
-    r"\le": "<=",
-    r"\bar ": "grad ",
-    r"^\top": ".T",
-    "\\,": " ",
-}
+_PLAIN = {r"\sqrt": "sqrt ", r"\cdot": "*", r"\le": "<=", r"\bar ": "grad "}
+_PLAIN |= {r"^\top": ".T", "\\,": " "}
 
 
 def _plain(formula: str) -> str:
@@ -434,7 +428,7 @@ def _plain(formula: str) -> str:
 
 
 def write_takeaways(book: Path) -> Answer:
-    """Copy the takeaways of a book into the package's data."""
+    """Copy the takeaways of a book into the tool's data."""
     found = takeaways(book)
     path = COURSE / "takeaways.json"
     write(path, json.dumps(found, indent=1, ensure_ascii=False) + "\n")

@@ -17,7 +17,7 @@ from ol.grade import Grade
 from ol.registry import Answer, Chapter, Refusal, chapters, find
 from ol.runner import processors
 from ol.sandbox import STOP, Limits, grade_files, has_namespaces
-from ol.submission import Result, fingerprint, names, read
+from ol.submission import COLUMNS, Result, fingerprint, names, read
 from ol.terminal import table
 
 
@@ -130,31 +130,24 @@ def _on_cluster(
 def _result(name: str, found: Mapping[str, Any]) -> Result:
     """A row from what the sandbox has answered."""
     if "stopped" in found:
-        return Result(
-            name, "stopped", says=found["stopped"], lines=[f"stopped: {found['stopped']}"]
-        )
+        why = found["stopped"]
+        return Result(name, "stopped", says=why, lines=[f"stopped: {why}"])
     grade = Grade.of({**found, "tests": "your tests"})
     says = f"pitfalls not caught: {', '.join(grade.uncaught)}" if grade.uncaught else ""
     if grade.findings:
         more = len(grade.findings) - 1
         says = f"{grade.findings[0]}" + (f" (and {more} more)" if more else "")
     state = "no grade" if grade.findings else "passed" if grade.passed else "not yet"
-    return Result(
-        name,
-        state,
-        grade.score,
-        grade.number("caught"),
-        grade.number("missed"),
-        says if len(says) < 120 else f"{says[:117]}...",
-        report.full(grade),
-        grade.seconds,
-    )
+    caught, missed = grade.number("caught"), grade.number("missed")
+    says = says if len(says) < 120 else f"{says[:117]}..."
+    lines = report.full(grade)
+    return Result(name, state, grade.score, caught, missed, says, lines, grade.seconds)
 
 
 def _write_csv(path: Path, rows: list[Result]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(Result("", "").row()))
+        writer = csv.DictWriter(file, COLUMNS)
         writer.writeheader()
         for row in rows:
             writer.writerow({key: _cell(value) for key, value in row.row().items()})

@@ -27,38 +27,35 @@ class Sources:
     """Where each module comes from."""
 
     own: Mapping[str, Path]  # chapter -> the learner's file
-    book: tuple[str, ...]  # chapters that are the book's because they are not built
-    tools: tuple[str, ...]  # of these, those that only the tests use
+    needed: list[str]  # chapters that are the book's because they are not built
+    tools: list[str]  # others of which the same is true, and that only the tests use
 
     def lines(self) -> list[str]:
-        said = []
-        needed = [n for n in self.book if n not in self.tools]
-        if needed:
-            said.append(f"from the book (--ref-deps): {', '.join(needed)}")
-        if self.tools:
-            said.append(f"the tests use {', '.join(self.tools)} from the book: not built yet")
-        return said
+        words = {
+            f"from the book (--ref-deps): {', '.join(self.needed)}": self.needed,
+            f"the tests use {', '.join(self.tools)} from the book: not built yet": self.tools,
+        }
+        return [line for line, names in words.items() if names]
 
 
 def sources(workspace: Workspace, chapter: Chapter, ref_deps: bool) -> Sources:
     """Which modules are the learner's. Refusal if a chapter is missing that is needed."""
     module = workspace.written(chapter)
     require_needs(workspace, chapter, ref_deps)
-    needs = closure(chapter.needs)
+    needed, tools = workspace.missing(chapter)
     others = closure([*chapter.needs, *chapter.test_needs])
-    built = [n for n in others if workspace.is_built(chapters()[n])]
+    built = [n for n in others if n not in needed and n not in tools]
     own = {n: workspace.module(chapters()[n]) for n in built} | {chapter.id: module}
-    book = tuple(n for n in others if n not in own)
-    return Sources(own, book, tuple(n for n in book if n not in needs))
+    return Sources(own, needed, tools)
 
 
 def require_needs(workspace: Workspace, chapter: Chapter, ref_deps: bool) -> None:
     """Refusal if a chapter is needed that is not built, and the book's is not to be taken."""
-    if ref_deps or workspace.state["ref_deps"]:
-        return
-    needs = dict.fromkeys([*chapter.needs, *closure(chapter.needs)])
-    missing = [name for name in needs if not workspace.is_built(chapters()[name])]
-    if missing:
+    missing = workspace.missing(chapter)[0]
+    missing = sorted(
+        missing, key=[*chapter.needs, *missing].index
+    )  # what it needs itself comes first
+    if missing and not (ref_deps or workspace.state["ref_deps"]):
         lines = [f"{chapter.id} needs {name}: build it, or pass --ref-deps" for name in missing]
         raise Refusal("\n".join(lines), chapter=chapter.id, needs=missing)
 
@@ -187,7 +184,7 @@ def report(workspace: Workspace, chapter: Chapter, found: Sources, verdict: Verd
         "tested": str(path),
         "tests": str(chapter.course_tests),
         "own": {name: str(file) for name, file in found.own.items()},
-        "from_the_book": list(found.book),
+        "from_the_book": found.needed + found.tools,
         "detail": verdict.detail,
         "seconds": round(verdict.seconds, 3),
     }

@@ -1,5 +1,5 @@
 # Tangled from book/workshop/ol.md
-"""The chapters, as the package knows them: header facts, needs, contracts and tests."""
+"""The chapters, as this tool knows them: header facts, needs, contracts and tests."""
 
 from __future__ import annotations
 

@@ -129,7 +129,9 @@ def grade_files(order: dict[str, Any]) -> dict[str, Any]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
         environment |= {"TMPDIR": scratch, "PYTHONPATH": str(ROOT), "HOME": scratch}
         environment |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        sandbox = subprocess.Popen(
+        given: bytes | None = json.dumps(order).encode()
+        answer, why, end = b"", "", time.monotonic() + limits.seconds
+        with subprocess.Popen(
             _command(limits, scratch),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -137,42 +139,37 @@ def grade_files(order: dict[str, Any]) -> dict[str, Any]:
             env=environment,
             cwd=scratch,
             start_new_session=True,
-        )
-        answer: list[bytes] = []
-        thread = threading.Thread(
-            target=lambda: answer.append(sandbox.communicate(json.dumps(order).encode())[0])
-        )
-        thread.start()
-        why = _watch(thread, sandbox.pid, limits, Path(scratch))
-        _end(sandbox.pid)
-        thread.join()
+        ) as sandbox:
+            while not why:
+                try:
+                    answer, _ = sandbox.communicate(given, timeout=0.1)
+                    break
+                except subprocess.TimeoutExpired:
+                    given, why = None, _broken(sandbox.pid, limits, end, Path(scratch))
+            _end(sandbox.pid)
     if why:
         return {"stopped": why}
     try:
-        grade: dict[str, Any] = json.loads(answer[0])
-    except (ValueError, IndexError):
+        grade: dict[str, Any] = json.loads(answer)
+    except ValueError:
         return {"stopped": f"the sandbox ended without an answer ({sandbox.returncode})"}
     return grade
 
 
-def _watch(thread: threading.Thread, pid: int, limits: Limits, scratch: Path) -> str:
-    """Wait for the end; which limit was broken, if one was."""
-    end = time.monotonic() + limits.seconds
-    while True:
-        thread.join(0.1)
-        if not thread.is_alive():
-            return ""
-        if STOP.is_set():
-            return "stopped by hand"
-        if time.monotonic() > end:
-            return f"more than {limits.seconds:g} s"
-        count, memory = _usage(pid)
-        if count > limits.processes:
-            return f"more than {limits.processes} processes"
-        if memory > limits.memory << 20:
-            return f"more than {limits.memory} MiB of memory"
-        if not has_namespaces() and _size(scratch) > limits.disk << 20:
-            return f"more than {limits.disk} MiB on the disk"
+def _broken(pid: int, limits: Limits, end: float, scratch: Path) -> str:
+    """Which limit a sandbox has broken, or why else it is to end; "" if it may go on."""
+    count, memory = _usage(pid)
+    if STOP.is_set():
+        return "stopped by hand"
+    if time.monotonic() > end:
+        return f"more than {limits.seconds:g} s"
+    if count > limits.processes:
+        return f"more than {limits.processes} processes"
+    if memory > limits.memory << 20:
+        return f"more than {limits.memory} MiB of memory"
+    if not has_namespaces() and _size(scratch) > limits.disk << 20:
+        return f"more than {limits.disk} MiB on the disk"
+    return ""
 
 
 def _usage(pid: int) -> tuple[int, int]:

@@ -15,11 +15,12 @@ import shutil
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from ol.jobs import Job, judge
-from ol.worker import be_job, kill_group, pytest_arguments, scratch, state_of
+from ol.worker import be_job, kill_group, pytest_arguments, scratch, state_of, test_files
 
 _WARM = {"hypothesis", "numpy", "pytest", "safetensors", "scipy", "threadpoolctl", "torch"}
 _LATE = {
@@ -42,7 +43,7 @@ class _Warmth:
         if tests in self.seen:
             return
         self.seen.add(tests)
-        names = {"numpy", "pytest"}.union(*map(_imports, job.tests)) - self.done
+        names = {"numpy", "pytest"}.union(_imports(job.tests)) - self.done
         names = names.union(*(_LATE.get(name, set()) for name in names))
         for name in sorted(names):
             with contextlib.suppress(ImportError):  # the job will say what is missing
@@ -64,11 +65,10 @@ class _Warmth:
         pytest.main(pytest_arguments(Job("", (path,)), self.folder))
 
 
-def _imports(path: str) -> set[str]:
-    """What a file or folder of tests imports of the libraries that are worth importing once."""
-    files = sorted(Path(path).rglob("*.py")) if os.path.isdir(path) else [Path(path)]
+def _imports(tests: Sequence[str]) -> set[str]:
+    """What tests import of the libraries that are worth importing once."""
     names = set()
-    for file in files:
+    for file in test_files(tests):
         with contextlib.suppress(OSError, SyntaxError, ValueError):  # pytest will say it better
             for node in ast.walk(ast.parse(file.read_bytes())):
                 if isinstance(node, ast.Import):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ol.registry import Answer, Chapter, chapters, closure
+from ol.registry import Answer, Chapter
 from ol.stubs import rungs_up_to, stub, test_stub
 from ol.workspace import Workspace, write
 
@@ -34,7 +34,7 @@ def start(workspace: Workspace, chapter: Chapter, ref_deps: bool, reset: bool) -
     if reset:
         workspace.put("built", chapter.id, None)
     workspace.save()
-    missing, borrowed, words = _what_is_missing(workspace, chapter)
+    borrowed, words = _what_is_missing(workspace, chapter)
     lines += words
     lines.append(f"course tests: {chapter.course_tests}")
     if chapter.rung:
@@ -42,15 +42,14 @@ def start(workspace: Workspace, chapter: Chapter, ref_deps: bool, reset: bool) -
         lines += [f"  {line}" for line in rungs_up_to(chapter.rung)]
     else:
         lines.append("this chapter has no graded tests: the course's tests are all")
-    lines.append(
-        f"next: fill in {workspace.shown(workspace.module(chapter))}, then ol tests {chapter.id}"
-    )
+    module = workspace.shown(workspace.module(chapter))
+    lines.append(f"next: fill in {module}, then ol tests {chapter.id}")
     data = {
         "chapter": chapter.id,
         "rung": chapter.rung,
         "files": files,
         "course_tests": str(chapter.course_tests),
-        "not_built": missing,
+        "not_built": workspace.missing(chapter)[0],
         "from_the_book": borrowed,
     }
     return Answer(0, lines, data)
@@ -65,22 +64,16 @@ def _files(workspace: Workspace, chapter: Chapter) -> list[tuple[str, Path, str]
     return files
 
 
-def _what_is_missing(
-    workspace: Workspace, chapter: Chapter
-) -> tuple[list[str], list[str], list[str]]:
-    """Needs that are not built, what comes from the book instead, and both in words."""
-    missing = [n for n in closure(chapter.needs) if not workspace.is_built(chapters()[n])]
-    tools = [n for n in closure(chapter.test_needs) if n not in closure(chapter.needs)]
-    borrowed = [n for n in tools if not workspace.is_built(chapters()[n])]
-    lines = []
+def _what_is_missing(workspace: Workspace, chapter: Chapter) -> tuple[list[str], list[str]]:
+    """What comes from the book because it is not built, and that in words."""
+    missing, tools = workspace.missing(chapter)
+    borrowed = missing + tools if workspace.state["ref_deps"] else tools
+    names, lines = ", ".join(missing), []
     if missing and workspace.state["ref_deps"]:
-        lines.append(f"taken from the book, because they are not built: {', '.join(missing)}")
-        borrowed = missing + borrowed
+        lines.append(f"taken from the book, because they are not built: {names}")
     elif missing:
-        lines.append(
-            f"not built yet: {', '.join(missing)}. Build them, or pass --ref-deps to take the book's"
-        )
-    if tools and borrowed and set(tools) & set(borrowed):
-        used = ", ".join(n for n in tools if n in borrowed)
+        lines.append(f"not built yet: {names}. Build them, or pass --ref-deps to take the book's")
+    if tools:
+        used = ", ".join(tools)
         lines.append(f"its tests also use {used}: not built, so the book's will be taken")
-    return missing, borrowed, lines
+    return borrowed, lines

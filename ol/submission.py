@@ -15,6 +15,7 @@ from typing import Any
 from ol.registry import Chapter, Refusal
 
 LARGEST = 2_000_000  # bytes of all test files together
+COLUMNS = ("name", "state", "score", "caught", "missed", "says")  # of the table
 
 
 def read(folder: Path, chapter: Chapter) -> dict[str, str]:
@@ -51,9 +52,7 @@ def names(folder: Path, roster: Path | None) -> list[str]:
     if not folder.is_dir():
         raise Refusal(f"there is no folder {folder}", 2)
     if roster is None:
-        return sorted(
-            path.name for path in folder.iterdir() if path.is_dir() and path.name[0] != "."
-        )
+        return sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != ".")
     try:
         with roster.open(encoding="utf-8-sig", newline="") as file:
             rows = [row[0].strip() for row in csv.reader(file) if row and row[0].strip()]
@@ -88,14 +87,7 @@ class Result:
     def row(self) -> dict[str, Any]:
         """What stands in the table."""
         score = "" if self.score is None else f"{self.score:.4f}"
-        return {
-            "name": self.name,
-            "state": self.state,
-            "score": score,
-            "caught": self.caught,
-            "missed": self.missed,
-            "says": self.says,
-        }
+        return {name: getattr(self, name) for name in COLUMNS} | {"score": score}
 
     def page(self, chapter: Chapter) -> str:
         """The page of feedback, in Markdown."""

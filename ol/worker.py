@@ -195,11 +195,18 @@ def scratch(folder: str, number: int) -> str:
     return os.path.join(folder, f"job-{number}")
 
 
+def test_files(tests: Sequence[str]) -> list[Path]:
+    """The Python files of tests that are files or folders."""
+    found = []
+    for path in map(Path, tests):
+        found += sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    return found
+
+
 def state_of(tests: Sequence[str]) -> int:
     """A number that differs after any change of the test files."""
     state = []
-    for path in tests:
-        for file in sorted(Path(path).rglob("*.py")) if os.path.isdir(path) else [path]:
-            with contextlib.suppress(OSError):
-                state.append((str(file), os.stat(file).st_mtime_ns))
+    for file in test_files(tests):
+        with contextlib.suppress(OSError):
+            state.append((str(file), file.stat().st_mtime_ns))
     return zlib.crc32(repr(state).encode())

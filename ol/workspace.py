@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from ol.registry import NOTES, Chapter, Refusal
+from ol.registry import NOTES, Chapter, Refusal, chapters, closure
 
 MARK = ".ol"
 _KEPT: dict[str, Callable[[Any], bool]] = {  # what each table of the state holds for a chapter
@@ -105,6 +105,12 @@ class Workspace:
         if kept is None or not self.module(chapter).exists():
             return False
         return bool(kept == [digest([self.module(chapter)]), digest([chapter.course_tests])])
+
+    def missing(self, chapter: Chapter) -> tuple[list[str], list[str]]:
+        """What a chapter needs that is not built, and what only its tests need."""
+        needs, whole = closure(chapter.needs), closure([*chapter.needs, *chapter.test_needs])
+        left = [name for name in whole if not self.is_built(chapters()[name])]
+        return [n for n in left if n in needs], [n for n in left if n not in needs]
 
     def is_begun(self, chapter: Chapter) -> bool:
         return self.module(chapter).exists()

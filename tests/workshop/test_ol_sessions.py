@@ -12,7 +12,7 @@ from weave import sessions
 
 @pytest.fixture
 def home(tmp_path):
-    """A small checkout: the package, and no kept sessions."""
+    """A small checkout: both packages, and no kept sessions."""
     for package in ("tinyllm", "ol"):
         shutil.copytree(ROOT / package, tmp_path / package)
     shutil.copytree(ROOT / "tests" / "L5.2", tmp_path / "tests" / "L5.2")
