@@ -13,8 +13,10 @@ import pytest
 from yaml import YAMLError
 
 import tangle
-from weave import labs
-from weave.index import Index, forget
+from weave.model.index import Index, forget
+from weave.render.labs import markdown, notebook, shown
+from weave.run import labs
+from weave.serve.labs import on_files
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -112,7 +114,7 @@ def test_cells_know_the_chapter_lines_they_came_from(book):
 
 def test_a_lab_is_markdown_whose_lines_have_chapter_lines(book):
     _, lab = book("y = '```'")
-    text, origins = labs.markdown(lab)
+    text, origins = markdown(lab)
     lines = text.split("\n")
     assert len(lines) == len(origins)
     assert "````python\ny = '```'\n````\n\n<!-- lab 1 -->" in text
@@ -125,11 +127,13 @@ def test_labs_take_part_in_the_weaving(book, caplog):
     from markdown import Markdown
 
     index, lab = book("y = 3  # eq. gone", {"a.md": LAB.replace("Of $", "Of $\\nonsense")})
-    index.adopt(lab.target, *labs.markdown(lab))
-    weaver = Markdown(extensions=["weave.extension", "pymdownx.superfences"]).preprocessors["weave"]
-    assert index.page(labs.markdown(lab)[0]) is index.pages["labs/a.py"]
+    index.adopt(lab.target, *markdown(lab))
+    weaver = Markdown(extensions=["weave.render.extension", "pymdownx.superfences"]).preprocessors[
+        "weave"
+    ]
+    assert index.page(markdown(lab)[0]) is index.pages["labs/a.py"]
     weaver.index, weaver.page = index, index.pages["labs/a.py"]
-    html = weaver._prose(weaver.page, labs.markdown(lab)[0].split("\n"), 1)
+    html = weaver._prose(weaver.page, markdown(lab)[0].split("\n"), 1)
     assert any("bad TeX" in r.getMessage() for r in caplog.records)
     assert [r.getMessage().partition(" bad")[0] for r in caplog.records] == ["book/a.md:22:"]
     assert "$x$" not in "\n".join(html)
@@ -151,14 +155,14 @@ SVG("<svg><g/></svg>")"""
         "stream",
         "execute_result",
     ]
-    html = labs.shown(second)
+    html = shown(second)
     assert html.index("a &lt; b") < html.index("<b>bold</b>") < html.index("<svg><g/></svg>")
-    assert labs.shown([]) == ""
+    assert shown([]) == ""
 
 
 def test_a_value_without_a_picture_is_shown_as_text(book):
     _, lab = book("[x, '<']")
-    assert "[4, &#x27;&lt;&#x27;]</pre>" in labs.shown(labs.run(lab, Path.cwd())[1])
+    assert "[4, &#x27;&lt;&#x27;]</pre>" in shown(labs.run(lab, Path.cwd())[1])
 
 
 def test_nothing_is_shown_for_none_and_behind_a_semicolon(book):
@@ -295,7 +299,7 @@ def test_a_lab_whose_head_is_not_yaml_is_a_fault(book, caplog):
             },
         )
     forget()
-    assert labs.on_files([], SimpleNamespace(docs_dir="book")) == []
+    assert on_files([], SimpleNamespace(docs_dir="book")) == []
     assert "book/a.md:4: labs/a.py: its head is not YAML" in caplog.text
 
 
@@ -328,10 +332,10 @@ def test_labs_run_as_notebooks_in_a_kernel(real, tmp_path, monkeypatch):
     import nbformat
 
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
-    notebook = nbformat.reads(labs.notebook(real, []), as_version=4)
-    nbformat.validate(notebook)
-    notebook.cells.append(nbformat.v4.new_code_cell("print('to the end')"))
-    (tmp_path / "lab.ipynb").write_text(nbformat.writes(notebook), encoding="utf-8")
+    made = nbformat.reads(notebook(real, []), as_version=4)
+    nbformat.validate(made)
+    made.cells.append(nbformat.v4.new_code_cell("print('to the end')"))
+    (tmp_path / "lab.ipynb").write_text(nbformat.writes(made), encoding="utf-8")
     run = ["-m", "nbconvert", "--to", "notebook", "--execute", "--stdout", "lab.ipynb"]
     done = subprocess.run(
         [sys.executable, *run],
@@ -347,4 +351,4 @@ def test_labs_run_as_notebooks_in_a_kernel(real, tmp_path, monkeypatch):
 
 
 def test_building_twice_gives_the_same_notebook(real):
-    assert labs.notebook(real, []) == labs.notebook(real, [])
+    assert notebook(real, []) == notebook(real, [])

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from tinyllm.ol.registry import ROOT
-from weave import sessions
+from weave.run import sessions
 
 
 @pytest.fixture

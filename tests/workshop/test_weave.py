@@ -19,13 +19,17 @@ import pytest
 from markdown import Markdown
 
 import tangle
-from weave import links, pages, printed, search, sessions
 from weave.figures import bar_chart, below, beside, graph, grid, heat_map, line_plot
 from weave.figures.svg import COLOURS, decimals
-from weave.index import Place, current
+from weave.model import links
+from weave.model.index import current
+from weave.model.page import Place
+from weave.render import pages, search
+from weave.run import sessions
+from weave.serve import printed
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTENSIONS = ["weave.extension", "pymdownx.highlight", "pymdownx.superfences", "tables"]
+EXTENSIONS = ["weave.render.extension", "pymdownx.highlight", "pymdownx.superfences", "tables"]
 
 
 @pytest.fixture
@@ -1236,7 +1240,7 @@ def test_a_fault_fails_the_build(site, text):
 
 
 def test_the_pdf_of_no_book_is_refused_in_one_line(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["weave.printed", "-f", str(tmp_path / "gone.yml")])
+    monkeypatch.setattr(sys, "argv", ["weave.serve.printed", "-f", str(tmp_path / "gone.yml")])
     assert printed.main() == 1
     assert capsys.readouterr().err.count("\n") == 1
 

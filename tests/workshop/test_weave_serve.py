@@ -10,7 +10,8 @@ from types import SimpleNamespace
 import pytest
 from mkdocs.livereload import LiveReloadServer
 
-from weave import hooks, kept, later, rendered
+from weave.run import kept, later
+from weave.serve import hooks, rendered
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,8 +19,12 @@ from mkdocs.structure.files import File, InclusionLevel
 from watchdog.observers.polling import PollingObserver
 
 import tangle
-from weave import equations, later, links, pages, printed, rendered, search
-from weave.index import Page, current, forget, hold
+from weave.model import links
+from weave.model.index import current, forget, hold
+from weave.model.page import Page
+from weave.render import equations, pages, search
+from weave.run import later
+from weave.serve import printed, rendered
 
 FONT = "assets/stix-two-math.woff2"
 BUILD = Path("build/pages")

@@ -8,7 +8,8 @@ import re
 from collections.abc import Container
 from urllib.parse import unquote
 
-from weave.index import Index, Link, Page
+from weave.model.index import Index
+from weave.model.page import Link, Page
 
 OUTSIDE = re.compile(r"[a-z][a-z0-9+.-]*:|//", re.IGNORECASE)
 

@@ -11,7 +11,8 @@ from importlib.util import find_spec
 
 from math_core import LatexError, LatexToMathML
 
-from weave.index import LABEL, Index, Page
+from weave.model.index import LABEL, Index
+from weave.model.page import Page
 
 used: set[str] = set()  # the characters of all equations so far
 _converter = LatexToMathML(fancy_error=False)

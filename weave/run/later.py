@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -22,15 +21,6 @@ early = threading.Event()  # set when a result has come that nobody could be tol
 def arrived() -> None:
     """Called, in the thread of the work, when there is a result for which a page did not wait."""
     early.set()
-
-
-@dataclass(frozen=True)
-class Output:
-    """What came of a block that was run."""
-
-    text: str = ""
-    late: bool = False  # nothing has come yet
-    fault: tuple[int, str] | None = None  # the chapter line, and what went wrong there
 
 
 def _give_way() -> None:

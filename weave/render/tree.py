@@ -12,7 +12,8 @@ from markdown import Markdown
 from markdown.treeprocessors import Treeprocessor
 from markdown.util import AtomicString
 
-from weave.index import GLOSSARY, Index, Page, Place, Section
+from weave.model.index import GLOSSARY, Index
+from weave.model.page import Page, Place, Section
 
 HEADINGS = {f"h{level}": level for level in range(1, 7)}
 # Elements in which nothing becomes a link.

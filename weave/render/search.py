@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterable
 from html import unescape
 
-from weave.index import Index, Page, Place, Section
+from weave.model.index import Index
+from weave.model.page import Page, Place, Section
 
 FILE = "assets/search-index.js"
 HEADING = re.compile(r"<h([1-6])[^>]*? id=[\"']?([^\"'\s>]+)[^>]*>(.*?)</h\1>", re.DOTALL)

@@ -1,7 +1,7 @@
 # Tangled from book/workshop/weave.md
 """Runs the figures of the chapters in a process of their own: always against the package as it is now.
 
-`python -m weave.execute` reads a JSON list of [path, line, code] and prints for each a line of JSON: the
+`python -m weave.run.execute` reads a JSON list of [path, line, code] and prints for each a line of JSON: the
 figure's SVG or {"line": ..., "error": ...} with the chapter line at which it failed.
 """
 
@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree as ET
 
-from weave import kept
-from weave.later import Output, Work
+from weave.model.page import Output
+from weave.run import kept
+from weave.run.later import Work
 
 Result = str | dict[str, Any]
 
@@ -41,8 +42,8 @@ _last: dict[tuple[Path, str, str], str] = {}  # root, chapter, name -> SVG
 
 def figures(root: Path, blocks: Sequence[Figure]) -> list[Output]:
     """What came of each block. `root` is the folder in which the book and its package stand."""
-    weaver = Path(__file__).parent
-    key = kept.fingerprint(root, kept.below(weaver))
+    here = Path(__file__)
+    key = kept.fingerprint(root, [here, *kept.below(here.parents[1] / "figures")])
     path = root / "build" / "figures.json"
     if _drawn.get(root, ("",))[0] != key:
         _drawn[root] = key, kept.read(path, key) or {}
@@ -85,7 +86,7 @@ def _run(blocks: Sequence[tuple[str, int, str]]) -> list[Result]:
     results: list[Result] = []
     while len(results) < len(blocks):
         done = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "weave.execute"],
+            [sys.executable, "-W", "error", "-m", "weave.run.execute"],
             input=json.dumps(blocks[len(results) :]),
             stdout=subprocess.PIPE,
             text=True,

@@ -8,10 +8,12 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from weave import equations, header
-from weave.code import anchored
 from weave.figures import graph
-from weave.index import Index, Page, Place
+from weave.model import header
+from weave.model.index import Index
+from weave.model.page import Page, Place
+from weave.render import equations
+from weave.render.code import anchored
 
 SPAN = re.compile(
     r"`([^`]+)`|(?<![\\$])\$(\S(?:[^$]*\S)?)\$|(?<!\*)\*([^*\s](?:[^*]*[^*\s])?)\*(?!\*)"

@@ -1,5 +1,5 @@
 # Tangled from book/workshop/labs.md
-"""Runs the cells of a notebook: python -m weave.notebook reads a JSON list of sources, prints a line of JSON for each.
+"""Runs the cells of a notebook: python -m weave.run.notebook reads a JSON list of sources, prints a line of JSON for each.
 
 The outputs are those of the notebook format 4: streams, displayed data, results. An error ends the run; its
 output says besides in `frames` the places of its traceback, where "cell N" is the file of cell N.

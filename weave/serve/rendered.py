@@ -7,9 +7,10 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
-from weave import code
-from weave.index import GLOSSARY, REFERENCE, Index, Page
-from weave.outputs import outputs
+from weave.model.index import GLOSSARY, REFERENCE, Index
+from weave.model.page import Page
+from weave.render import code
+from weave.run.outputs import outputs
 
 OF_MKDOCS = ("content", "toc", "present_anchor_ids", "links_to_anchors", "_title_from_render")
 OF_PAGE = ("referred", "links", "sections", "ids")

@@ -11,9 +11,10 @@ from itertools import groupby
 from typing import Any
 
 import tangle
-from weave import code, facts
-from weave.index import Index, Page, Place
-from weave.program import Definition
+from weave.model.index import Index
+from weave.model.page import Page, Place
+from weave.model.program import Definition
+from weave.render import code, facts
 
 SPECIAL = re.compile(r"[\\`*_{}\[\]()#!|$~^]")  # what Markdown might take for more than a character
 

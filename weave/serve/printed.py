@@ -1,5 +1,5 @@
 # Tangled from book/workshop/weave-print.md
-"""The whole book as one PDF: python -m weave.printed [-o FILE]."""
+"""The whole book as one PDF: python -m weave.serve.printed [-o FILE]."""
 
 from __future__ import annotations
 
@@ -195,12 +195,12 @@ def main() -> int:
         count = make(config, options.output)
     except Abort:
         print(
-            "weave.printed: a book with faults is not printed; --no-strict prints it",
+            "weave.serve.printed: a book with faults is not printed; --no-strict prints it",
             file=sys.stderr,
         )
         return 1
     except (ConfigurationError, OSError, RuntimeError) as error:
-        print(f"weave.printed: {error}", file=sys.stderr)
+        print(f"weave.serve.printed: {error}", file=sys.stderr)
         return 1
     print(f"{options.output}: {count} pages")
     return 0
@@ -208,6 +208,6 @@ def main() -> int:
 
 if __name__ == "__main__":
     # as the module that the hooks know, not as a second one called __main__
-    from weave import printed
+    from weave.serve import printed
 
     sys.exit(printed.main())

@@ -1,5 +1,5 @@
 # Tangled from book/workshop/site-tests.md
-"""Makes the pictures of README from the built site: python -m weave.screenshot [SITE]."""
+"""Makes the pictures of README from the built site: python -m weave.serve.screenshot [SITE]."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 1280, 800
 
 
 def main(site: str = "site") -> None:
-    """A picture for each scheme, beside this file."""
+    """A picture for each scheme, in the folder above this one."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -34,7 +34,7 @@ def main(site: str = "site") -> None:
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
         for scheme in ("light", "dark"):
             picture = shot(driver, Path(site, PAGE).resolve().as_uri(), scheme)
-            path = Path(__file__).with_name(f"screenshot-{scheme}.webp")
+            path = Path(__file__).parents[1] / f"screenshot-{scheme}.webp"
             path.write_bytes(picture)
             print(f"{path}: {len(picture) / 1000:.0f} kB")
 

@@ -12,8 +12,9 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Token
 from pygments.util import ClassNotFound
 
-from weave.index import REFERENCE, Index, Page, Place
-from weave.prose import PICTURES
+from weave.model.index import REFERENCE, Index
+from weave.model.page import Page, Place
+from weave.model.prose import PICTURES
 
 STAND_IN = "WEAVE{}EVAEW"  # a word that every lexer takes for one name
 STOOD_IN = re.compile(r"WEAVE(\d+)EVAEW")

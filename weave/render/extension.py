@@ -19,11 +19,13 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.preprocessors import Preprocessor
 
-from weave import code, console, equations, facts, pages, prose
-from weave.index import Index, Link, Page, current
-from weave.later import LATER, Output
-from weave.outputs import outputs
-from weave.tree import Finisher
+from weave.model import prose
+from weave.model.index import Index, current
+from weave.model.page import Link, Output, Page
+from weave.render import code, console, equations, facts, pages
+from weave.render.tree import Finisher
+from weave.run.later import LATER
+from weave.run.outputs import outputs
 
 TEST = re.compile(r"(?:[\w./-]+::)*test_\w+(?:\[.*\]|\(\))?")
 ADDRESS = re.compile(r"""\s(?:href|src)\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
@@ -33,7 +35,7 @@ TARGETS = ("to", "angled", "below", "below_angled")  # groups of a link's addres
 
 
 class WeaveExtension(Extension):
-    """`weave.extension` in the list of Markdown extensions."""
+    """`weave.render.extension` in the list of Markdown extensions."""
 
     def __init__(self, **configuration: Any) -> None:
         self.config = {"book": ["book", "the folder of the chapters"]}

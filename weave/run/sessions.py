@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from weave import kept
+from weave.run import kept
 
 HOME = "~/learn"  # what the page calls the workspace
 

@@ -1,20 +1,44 @@
-# Tangled from book/workshop/weave-blocks.md
-"""Console sessions on a page: the commands and what they print."""
+# Tangled from book/workshop/weave.md
+"""What came of the blocks that a page runs: its figures and its sessions."""
 
 from __future__ import annotations
 
 from functools import partial
-from html import escape
 from typing import Any
 
-from weave import code, sessions
-from weave.index import Index, Page
-from weave.later import LATER, Output, Work
+from weave.model.index import Index
+from weave.model.page import Output, Page
+from weave.run import sessions
+from weave.run.execute import Figure, figures
+from weave.run.later import Work
 
 _work: Work[list[str]] = Work()
 
 
 def outputs(index: Index, page: Page) -> dict[int, Output]:
+    """The opener line of each such block -> its output."""
+    if page.outputs is None:
+        if any("figure" in block.classes for block in page.blocks):
+            _draw(index)
+        page.outputs = {**index.drawn.get(page.path, {}), **_sessions(index, page)}
+    return page.outputs
+
+
+def _draw(index: Index) -> None:
+    """Fills `index.drawn`, once."""
+    if index.drawn:
+        return
+    blocks = [
+        Figure(page.path, block.name or str(block.line), block.line, index.body(block))
+        for page in index.pages.values()
+        for block in page.blocks
+        if "figure" in block.classes
+    ]
+    for block, output in zip(blocks, figures(index.root, blocks), strict=True):
+        index.drawn.setdefault(block.path, {})[block.line] = output
+
+
+def _sessions(index: Index, page: Page) -> dict[int, Output]:
     """The opener line of each session of a page -> what it prints; the commands alone where they have not been run."""
     blocks = [block for block in page.blocks if "session" in block.classes]
     if not blocks:
@@ -46,15 +70,3 @@ def _line(blocks: list[Any], message: str) -> int:
             if line.startswith("$ ") and message.startswith(f"{line[2:]}: "):
                 return int(number)
     return int(blocks[0].line)
-
-
-def terminal(output: Output) -> str:
-    """A session as HTML."""
-    text = f"{output.text.rstrip()}\n({LATER})" if output.late else output.text
-    lines = []
-    for line in text.removesuffix("\n").split("\n"):
-        if line.startswith("$ "):
-            lines.append(f"<i class=gp>$</i> {code.colours(line[2:], 'bash')[0]}\n")
-        else:
-            lines.append(f"<span class=printed>{escape(line, quote=False)}\n</span>")
-    return code.framed("".join(lines).replace("\n</span><span class=printed>", "\n"))
