@@ -173,24 +173,13 @@ class Index:
         return written + [other for other in planned if other not in written]
 
     def body(self, block: Any) -> str:
-        """A block's code with the chunks that it refers to in their places."""
-        lines: list[str] = []
-        waiting = [(block.name, "", iter(block.body.splitlines(keepends=True)))]
-        while waiting:
-            _, indent, rest = waiting[-1]
-            line = next(rest, None)
-            if line is None:
-                waiting.pop()
-                continue
-            found = REFERENCE.fullmatch(line.strip())
-            around = (name for name, *_ in waiting)  # a cycle would have no end
-            if found and not found[1] and found[2] in self.book.chunks and found[2] not in around:
-                indent += line[: len(line) - len(line.lstrip())]
-                inner = "".join(part.body for part in self.book.chunks[found[2]])
-                waiting.append((found[2], indent, iter(inner.splitlines(keepends=True))))
-            else:
-                lines.append(indent + line)
-        return "".join(lines)
+        """A block's code with the chunks that it refers to in their places; as it is written where that cannot be."""
+        items = {**self.book.items, "": tangle.split_items(block, self.book.chunks)}
+        try:
+            pieces = tangle.expand_items(self.book, "", items)
+        except (KeyError, OverflowError):  # a chunk that is not there, or one that contains itself
+            return str(block.body)
+        return "".join(piece[0] for piece in pieces)
 
     def _reached(self, root: str) -> list[str]:
         """A chunk and all that it refers to, directly or not."""
