@@ -84,10 +84,18 @@ def test_pages_are_light(site, path, most):
 
 def pytest_without_a_browser(**environment):
     """A run of one small test and of those that need a browser, with an empty PATH."""
-    tests = ["test_site_axe.py", "test_site_browser.py", "test_package.py"]
+    tests = ["weave/test_axe.py", "weave/test_browser.py", "workshop/test_package.py"]
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "site or unknown"]
-        + [f"tests/workshop/{name}" for name in tests],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "no:cacheprovider",
+            "-k",
+            "axe or browser or unknown",
+        ]
+        + [f"tests/{name}" for name in tests],
         cwd=ROOT,
         env={"PATH": os.devnull, **environment},
         capture_output=True,
@@ -101,7 +109,7 @@ def test_without_a_browser_it_is_said_which_tests_are_left_out_and_why():
     assert done.returncode == 0, done.stdout
     said = done.stdout.partition("left out, not passed")[2]
     assert "for want of chromium (apt-get install chromium), chromedriver (apt-get" in said
-    for test in ("test_site_axe.py::test_axe_finds_nothing", "::test_a_lab_can_be_downloaded"):
+    for test in ("test_axe.py::test_axe_finds_nothing", "::test_a_lab_can_be_downloaded"):
         assert test in said
     assert " deselected" in said
 

@@ -1,10 +1,11 @@
 # Tangled from book/workshop/site-tests.md
-"""What the tests of the site share: the built site, a server for it, a browser; and what is said without one."""
+"""What the tests of the weaver share: small books woven, the built site, a server for it, a browser; and what is said without one."""
 
 import functools
 import http.server
 import importlib.util
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -14,6 +15,9 @@ import time
 from pathlib import Path
 
 import pytest
+from markdown import Markdown
+
+from tests.weave.books import EXTENSIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 AXE = ROOT / "node_modules/axe-core/axe.min.js"
@@ -53,6 +57,47 @@ def pytest_terminal_summary(terminalreporter, config):
         terminalreporter.section("left out, not passed", yellow=True, bold=True)
         for line in lines:
             terminalreporter.line(line)
+
+
+@pytest.fixture
+def weave(tmp_path, monkeypatch, caplog):
+    """weave({path: text}) -> (HTML of the last page, its faults as "path:line: message")."""
+    monkeypatch.chdir(tmp_path)
+
+    def woven(book):
+        for path, text in book.items():
+            (tmp_path / "book" / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "book" / path).write_text(text, encoding="utf-8")
+        caplog.clear()
+        html = Markdown(extensions=EXTENSIONS).convert(text)
+        return html, [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+
+    return woven
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    """config({path: text}) -> the project's configuration for a small book."""
+    monkeypatch.setenv("NO_MKDOCS_2_WARNING", "1")
+    monkeypatch.chdir(tmp_path)
+
+    def made(book):
+        from mkdocs.config import load_config
+
+        for path, text in book.items():
+            (tmp_path / "book" / path).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "book" / path).write_text(text, encoding="utf-8")
+        (tmp_path / "book/assets").mkdir(exist_ok=True)
+        for style in ("book.css", "figures.css", "labs.css"):
+            text = (ROOT / "book/assets" / style).read_text(encoding="utf-8")
+            (tmp_path / "book/assets" / style).write_text(text, encoding="utf-8")
+        return load_config(
+            str(ROOT / "mkdocs.yml"),
+            docs_dir=str(tmp_path / "book"),
+            site_dir=str(tmp_path / "site"),
+        )
+
+    return made
 
 
 @pytest.fixture(scope="session")
