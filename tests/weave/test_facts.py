@@ -6,6 +6,7 @@ import re
 import pytest
 
 from tests.weave.books import FACTS, plain
+from weave.model.index import current
 
 
 def test_overview_derives_who_uses_a_chapter(weave):
@@ -148,3 +149,22 @@ def test_facts_that_stand_twice_or_on_another_page_are_faults(weave):
         "book/c.md:3: L1 is not the chapter of this page",
         "book/c.md:4: the facts of s01 stand in another block already",
     ]
+
+
+def test_chapters_are_read_after_those_that_they_need_and_labs_after_their_chapters(weave):
+    texts = {"index.md": "# Book\n", "reference/a.md": "# Words\n", "workshop/a.md": "# Tools\n"}
+    texts |= {
+        f"5-x/{n}.md": FACTS.format(n, n, needs)
+        for n, needs in [
+            ("A", '"M"'),
+            ("B", ""),
+            ("C", '"A", "D"'),
+            ("D", ""),
+            ("M", '"L"'),
+            ("L", ""),
+        ]
+    }
+    texts["4-w/L.md"] = texts.pop("5-x/L.md")  # of another part
+    weave(texts | {"5-x/D-lab.md": "# Lab of D\n"})
+    order = ["index.md", "4-w/L.md", "5-x/M.md", "5-x/A.md", "5-x/B.md", "5-x/D.md", "5-x/D-lab.md"]
+    assert current().reading_order() == [*order, "5-x/C.md", "workshop/a.md", "reference/a.md"]

@@ -166,6 +166,32 @@ class Index:
         found = self.answers[page]["defined", name] = self.place(meant.block) if meant else None
         return found
 
+    def reading_order(self) -> list[str]:
+        """The paths of all pages as they are read: the front page, then folder by folder, in each a chapter behind those that it
+        needs, and a lab behind its chapter; what is to be looked up comes last."""
+        order: list[str] = []
+        seen: set[str] = set()
+
+        def read(path: str) -> None:
+            if path in seen:
+                return
+            seen.add(path)
+            folder, chapter = posixpath.dirname(path), self.pages[path].chapter
+            facts = self.facts.get(chapter, {})
+            for need in [*facts.get("needs", ()), *facts.get("test_needs", ())]:
+                if need in self.page_of and posixpath.dirname(self.page_of[need].path) == folder:
+                    read(self.page_of[need].path)
+            order.append(path)
+            lab = posixpath.join(folder, f"{chapter}-lab.md")
+            if chapter and lab in self.pages:
+                read(lab)
+
+        for path in sorted(
+            self.pages, key=lambda path: ("/" in path, path.startswith("reference/"), path)
+        ):
+            read(path)
+        return order
+
     def used_by(self, chapter: str) -> list[str]:
         """The chapters that need this one: those in the book, then those planned."""
         written = [other for other, facts in self.facts.items() if chapter in facts["needs"]]

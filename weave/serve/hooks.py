@@ -20,7 +20,7 @@ from watchdog.observers.polling import PollingObserver
 
 import tangle
 from weave.model import links
-from weave.model.index import current, forget, hold
+from weave.model.index import Index, current, forget, hold
 from weave.model.page import Page
 from weave.render import equations, pages, search
 from weave.run import later
@@ -136,16 +136,24 @@ def on_files(files: Any, config: Any) -> Any:
         inclusion = InclusionLevel.NOT_IN_NAV if source else InclusionLevel.UNDEFINED
         file = File.generated(config, path, abs_src_path=str(target), inclusion=inclusion)
         files.append(file)
+    config.nav = _contents(index)
     return files
 
 
-def on_nav(nav: Any, config: Any, files: Any) -> Any:
-    """Folders are named as parts: 5-transformer becomes "Part 5: Transformer"."""
-    for item in nav.items:
-        if item.is_section:
-            number, _, name = item.title.lower().partition(" ")
-            item.title = f"Part {number}: {name.capitalize()}" if number.isdigit() else item.title
-    return nav
+def _contents(index: Index) -> list[Any]:
+    """The pages in reading order, by folder; 5-transformer becomes "Part 5: Transformer"."""
+    parts: dict[str, list[str]] = {}
+    for path in index.reading_order():
+        if not path.startswith("code/") and not path.endswith("-lab.md"):
+            parts.setdefault(path.rpartition("/")[0], []).append(path)
+    top = parts.pop("", [])
+    return [*top, *({_title(folder): paths} for folder, paths in parts.items())]
+
+
+def _title(folder: str) -> str:
+    number, _, name = folder.partition("-")
+    words = (name if number.isdigit() else folder).replace("-", " ").capitalize()
+    return f"Part {number}: {words}" if number.isdigit() else words
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> None:

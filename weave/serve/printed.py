@@ -11,11 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
+
+from weave.model.index import current
 
 TAG = re.compile(r"<[a-zA-Z][^>]*>")
 ATTRIBUTE = re.compile(
@@ -41,15 +44,12 @@ class Printed:
 collected: dict[str, Printed] = {}  # source -> page; filled while the site is built
 
 
-def in_order() -> list[Printed]:
-    """The pages of the book, in reading order."""
-
-    def key(source: str) -> tuple[int, str]:
-        place = 0 if "/" not in source else 2 if source.startswith("reference/") else 1
-        return place, re.sub(r"-lab\.md$", "~", source)  # "~" is greater than letters
-
+def in_order(sources: Iterable[str]) -> list[Printed]:
+    """The pages of the book that were rendered, in this order; pages of code are left out."""
     return [
-        collected[source] for source in sorted(collected, key=key) if not source.startswith("code/")
+        collected[source]
+        for source in sources
+        if source in collected and not source.startswith("code/")
     ]
 
 
@@ -161,7 +161,7 @@ def make(config: Any, output: Path) -> int:
         config.plugins.on_startup(command="build", dirty=False)
         collected.clear()
         build(config)
-        pages = in_order()
+        pages = in_order(current(config.docs_dir).reading_order())
         html, pdf = Path(folder, "book.html"), Path(folder, "book.pdf")
 
         def printed(at: dict[str, int] | None) -> tuple[int, dict[str, int]]:
