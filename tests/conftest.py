@@ -1,7 +1,8 @@
 # Tangled from book/workshop/tangle-tests-where.md
-"""A failing test's report gets a section with the chapter lines of its frames."""
+"""A failing test's report gets a section with the chapter lines of its frames; children can be interrupted."""
 
 import os
+import signal
 import traceback
 
 import pytest
@@ -21,6 +22,12 @@ def pytest_make_collect_report(collector):
     report = yield
     add_chapter_lines(report, getattr(report, "call", None), collector.config)
     return report
+
+
+def pytest_configure():
+    """Let children be interrupted where this run cannot be, as in a background job."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, lambda *_: None)
 
 
 def add_chapter_lines(report, call, config):

@@ -7,13 +7,13 @@ Exit status: 0 done, 1 failed, 2 wrong use or a bad checkpoint, 128 + n stopped 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
-import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import FrameType
@@ -50,17 +50,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         status: int = options.call(options)
-        sys.stdout.flush()
+        with _naming("stdout"):
+            sys.stdout.flush()
         return status
     except WrongUseError as error:
-        print(f"tinyllm: {error}", file=sys.stderr)
+        print(f"tinyllm: {'; '.join(str(error).splitlines())}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # whoever reads has enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # a disk that is full, for one
-        print(f"tinyllm: {error}", file=sys.stderr)
+        path = error.filename or options.run
+        print(f"tinyllm: {path}: {error.strerror or error}", file=sys.stderr)
         return 1
+
+
+@contextlib.contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Give an OSError that names no file this one."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or path
+        raise
 
 
 HELP = {
@@ -102,8 +114,9 @@ def _add_train(commands: Any) -> None:
     )
     train.add_argument("model", choices=["transformer"], help="what to train")
     _add_run(train)
-    train.add_argument("--resume", action="store_true", help="go on with the run in the folder")
-    train.add_argument("--force", action="store_true", help="begin anew where a run is already")
+    begin = train.add_mutually_exclusive_group()
+    begin.add_argument("--resume", action="store_true", help="go on with the run in the folder")
+    begin.add_argument("--force", action="store_true", help="begin anew where a run is already")
     train.add_argument("--processes", type=_count, help="default: one a core, at most one a shard")
     train.add_argument("--evaluate-every", type=_count, default=100, metavar="STEPS", help="steps")
     train.add_argument("--save-every", type=_count, default=200, metavar="STEPS", help="steps")
@@ -127,15 +140,18 @@ def _add_translate(commands: Any) -> None:
         "translate",
         help="write sums",
         description="Write sums such as 123+456; without any on the command line, those of stdin, one a "
-        "line. Prints one line a beam, best first: the digits, then the score.",
+        "line. Prints one line a beam, best first: the sum, the digits, the score.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     command.add_argument("sums", nargs="*", metavar="A+B", help="numbers of one to three digits")
     _add_run(command)
-    command.add_argument("--beam", type=_count, default=1, metavar="WIDTH", help="1 is greedy")
+    command.add_argument(
+        "--beam", type=_width, default=1, metavar="WIDTH", help="answers kept; 1 is greedy"
+    )
     command.add_argument(
         "--alpha", type=float, default=1.0, help="score: log-probability / length**alpha"
     )
+    command.add_argument("--json", action="store_true", help="print one JSON object a sum")
     command.add_argument("--threads", type=_count, help="default: one a core")
     command.add_argument(
         "--attention", type=Path, metavar="PAGE.html", help="also write a page of all heads"
@@ -158,6 +174,15 @@ def _count(word: str) -> int:
     number = int(word)
     if number < 1:
         raise argparse.ArgumentTypeError(f"wants a number of at least 1, got {number}")
+    return number
+
+
+def _width(word: str) -> int:
+    number = _count(word)
+    if (
+        number > MOST_BEAMS
+    ):  # a search takes memory for all of them, whether it finds so many or not
+        raise argparse.ArgumentTypeError(f"wants a number up to {MOST_BEAMS}, got {number}")
     return number
 
 
@@ -390,14 +415,15 @@ class _Bar:
 
 
 MOST_ON_A_PAGE = 50
+MOST_BEAMS, MOST_ALPHA = 1000, 100.0
 
 
 def _translate(options: argparse.Namespace) -> int:
-    numbers = np.array(_numbers(options.sums)).reshape(-1, 2)
-    if not 0 <= options.alpha < math.inf:
-        raise WrongUseError(f"--alpha is a finite number of at least 0, got {options.alpha}")
-    if options.attention is not None and len(numbers) > MOST_ON_A_PAGE:
-        raise WrongUseError(f"--attention shows up to {MOST_ON_A_PAGE} sums, got {len(numbers)}")
+    sums = _sums(options.sums)
+    if not 0 <= options.alpha <= MOST_ALPHA:
+        raise WrongUseError(f"--alpha is a number from 0 to {MOST_ALPHA:g}, got {options.alpha}")
+    if options.attention is not None and len(sums) > MOST_ON_A_PAGE:
+        raise WrongUseError(f"--attention shows up to {MOST_ON_A_PAGE} sums, got {len(sums)}")
     path = options.run / CHECKPOINT
     try:
         model = load_model(path)
@@ -408,8 +434,17 @@ def _translate(options: argparse.Namespace) -> int:
         ) from None
     except (CheckpointError, OSError) as error:
         raise WrongUseError(str(error)) from None
-    source = source_tokens(*numbers.T)
-    found = translate(model, source, options.beam, options.alpha, options.threads or _cores())
+    source = source_tokens(*np.array([numbers for _, numbers in sums]).T)
+    try:
+        with np.errstate(all="ignore"):  # the search refuses what comes of an overflow
+            found = translate(
+                model, source, options.beam, options.alpha, options.threads or _cores()
+            )
+    except ValueError as error:
+        raise WrongUseError(
+            f"{path}: the parameters are finite, but too large to compute with ({error}); "
+            f"train anew with a smaller --lr"
+        ) from None
     if options.attention is not None:
         page: list[pictures.Sum] = []
         for line, beams in zip(source, found, strict=True):
@@ -421,22 +456,30 @@ def _translate(options: argparse.Namespace) -> int:
             write_atomically(options.attention, [pictures.heads(page).encode()])
         except OSError as error:
             raise WrongUseError(f"cannot write {options.attention}: {error}") from None
-    for beams in found:
-        for beam in beams:
-            print(text(beam.tokens), f"{beam.score:.6f}")
+    with _naming("stdout"):
+        for (asked, _), beams in zip(sums, found, strict=True):
+            if options.json:
+                answers = [{"text": text(b.tokens), "score": b.score} for b in beams]
+                print(json.dumps({"sum": asked, "answers": answers}))
+            else:
+                for beam in beams:
+                    print(asked, text(beam.tokens), f"{beam.score:.6f}")
     return 0
 
 
-def _numbers(sums: Sequence[str]) -> list[tuple[int, int]]:
-    """The numbers of all sums, from the command line or from stdin."""
-    lines: Iterable[str] = sums if sums else sys.stdin.read().splitlines()
+def _sums(given: Sequence[str]) -> list[tuple[str, tuple[int, int]]]:
+    """All sums and their numbers, from the command line or from the lines of stdin that are not blank."""
+    lines: Iterable[str] = given
+    if not given and sys.stdin is not None:  # None: closed by whoever started this
+        lines = sys.stdin.read().splitlines()
     found = []
     for n, line in enumerate(lines, 1):
-        try:
-            found.append(parse(line))
-        except ValueError as error:
-            where = f"{line!r}" if sums else f"line {n}"
-            raise WrongUseError(f"{where}: {error}") from None
+        if line.strip() or given:
+            try:
+                found.append((line.strip(), parse(line)))
+            except ValueError as error:
+                where = f"{line!r}" if given else f"line {n}"
+                raise WrongUseError(f"{where}: {error}") from None
     if not found:
         raise WrongUseError(
             "nothing to translate: give sums such as 123+456, or one a line on stdin"

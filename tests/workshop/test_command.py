@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import time
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -152,6 +153,7 @@ def test_wrong_use_of_train(tmp_path, capsys, monkeypatch):
         ["--processes", "0"],
         ["--colour", "red"],
         ["--save-every", "0"],
+        ["--force", "--resume"],
     ):
         with pytest.raises(SystemExit) as caught:
             main([*base, *bad])
@@ -174,9 +176,10 @@ def test_help_and_version(capsys):
             assert "(default: 1500)" in out
         if arguments == ["--version"]:
             assert out == f"tinyllm {__version__}\n"
-    done = start(["-m", "tinyllm", "--version"])
-    assert done.communicate()[0] == f"tinyllm {__version__}\n"
-    assert done.returncode == 0
+    script = Path(sysconfig.get_path("scripts"), "tinyllm")
+    for command in ([sys.executable, "-m", "tinyllm"], [script]):
+        done = subprocess.run([*command, "--version"], cwd=ROOT, capture_output=True, check=True)
+        assert done.stdout.decode() == f"tinyllm {__version__}\n"
 
 
 def test_bar_on_a_terminal(tmp_path, capsys, monkeypatch):
@@ -221,7 +224,7 @@ def test_a_disk_that_is_full(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(os, "fsync", fsync)
     capsys.readouterr()
     assert train(tmp_path / "s", "--save-every", "5", steps=12) == 1
-    assert "tinyllm: [Errno 28] No space left on device" in capsys.readouterr().err
+    assert "No space left on device" in capsys.readouterr().err
     monkeypatch.undo()
     assert Training.load(tmp_path / "s" / "checkpoint.safetensors").step == 5
     assert train(tmp_path / "s", "--resume", steps=12) == 0
@@ -361,13 +364,14 @@ def test_translate_prints_beams(trained, capsys, monkeypatch):
     lines = ask(capsys, "--run", trained, "--beam", 4, "123+456")
     assert len(lines) == 4
     for line in lines:
-        assert re.fullmatch(r"\d+ -\d+\.\d{6}", line)
-    scores = [float(line.split()[1]) for line in lines]
+        assert re.fullmatch(r"123\+456 \d+ -\d+\.\d{6}", line)
+    scores = [float(line.split()[2]) for line in lines]
     assert scores == sorted(scores, reverse=True)
     model = load_model(trained / "checkpoint.safetensors")
     beams = translate(model, source_tokens([123], [456]), width=4)[0]
-    assert lines == [f"{text(h.tokens)} {h.score:.6f}" for h in beams]
-    assert ask(capsys, "--run", trained, "7+5") == ask(capsys, "--run", trained, "007+005")
+    assert lines == [f"123+456 {text(h.tokens)} {h.score:.6f}" for h in beams]
+    short, long = (ask(capsys, "--run", trained, words)[0].split() for words in ("7+5", "007+005"))
+    assert short[1:] == long[1:]
     assert len(ask(capsys, "--run", trained, "--beam", "14", "1+2")) == 14
     greedy = ask(capsys, "--run", trained, "123+456", "7+5")
     assert len(greedy) == 2
@@ -375,11 +379,22 @@ def test_translate_prints_beams(trained, capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", iter_file("\n".join(["123+456", "7+5", *numbers])))
     many = ask(capsys, "--run", trained, "--threads", 2)
     assert len(many) == 302
-    assert [line.split()[0] for line in many[:2]] == [line.split()[0] for line in greedy]
+    assert [line.split()[:2] for line in many[:2]] == [line.split()[:2] for line in greedy]
     plain = ask(capsys, "--run", trained, "--beam", 2, "--alpha", 0, "9+9")
-    assert float(plain[0].split()[1]) == pytest.approx(
+    assert float(plain[0].split()[2]) == pytest.approx(
         translate(model, source_tokens([9], [9]), width=2, alpha=0.0)[0][0].log_prob, abs=1e-6
     )
+
+
+def test_several_sums_are_told_apart(trained, capsys, monkeypatch):
+    words = ["--run", trained, "--beam", 3]
+    lines = ask(capsys, *words, "123+456", "7+5")
+    assert [line.split()[0] for line in lines] == ["123+456"] * 3 + ["7+5"] * 3
+    objects = [json.loads(line) for line in ask(capsys, *words, "--json", "123+456", "7+5")]
+    told = [(o["sum"], a["text"], f"{a['score']:.6f}") for o in objects for a in o["answers"]]
+    assert told == [tuple(line.split()) for line in lines]
+    monkeypatch.setattr(sys, "stdin", iter_file("\n123+456\n  \n 7+5 \n\n"))
+    assert ask(capsys, *words) == lines
 
 
 def iter_file(content):
@@ -392,12 +407,17 @@ def test_wrong_use_of_translate(trained, tmp_path, capsys, monkeypatch):
     base = ["translate", "--run", str(trained)]
     for bad in ("123+", "1234+5", "abc", "1-2", "1+2+3", ""):
         refused(capsys, [*base, "1+1", bad], "one to three digits")
-    monkeypatch.setattr(sys, "stdin", iter_file("1+1\n2+2\n3*3\n4+4\n"))
+    monkeypatch.setattr(sys, "stdin", iter_file("1+1\n\n3*3\n4+4\n"))
     refused(capsys, base, r"line 3: wants two numbers .* got '3\*3'")
-    monkeypatch.setattr(sys, "stdin", iter_file(""))
-    refused(capsys, base, "nothing to translate")
-    for bad in ("-1", "nan", "inf"):
-        refused(capsys, [*base, f"--alpha={bad}", "1+1"], "--alpha is a finite .*, got ")
+    for nothing in (iter_file(""), iter_file("\n \n"), None):
+        monkeypatch.setattr(sys, "stdin", nothing)
+        refused(capsys, base, "nothing to translate")
+    for bad in ("-1", "nan", "inf", "1e308"):
+        refused(capsys, [*base, f"--alpha={bad}", "1+1"], "--alpha is a number from 0 to 100, got ")
+    with pytest.raises(SystemExit) as caught:
+        main([*base, "--beam", "100000000", "1+1"])
+    assert caught.value.code == 2
+    assert "wants a number up to 1000" in capsys.readouterr().err
     refused(
         capsys,
         ["translate", "--run", str(tmp_path / "no"), "1+1"],
@@ -413,11 +433,14 @@ def test_wrong_use_of_translate(trained, tmp_path, capsys, monkeypatch):
         ("model/source.weight", r"source\.weight: the state has shape \(2,\)"),
     ]:
         write_safetensors(path, arrays | {name: np.zeros(2, "f4")}, texts)
-        refused_in_lines(capsys, base, message)
+        refused(capsys, base, message)
     for bad in (np.nan, np.inf):
         bias = np.where(np.arange(14) == 3, bad, 0).astype("f4")
         write_safetensors(path, arrays | {"model/output.bias": bias}, texts)
         refused(capsys, base, r"not all numbers are finite in output\.bias")
+    huge = {k: v * 1e12 if k.startswith("model/") else v for k, v in arrays.items()}
+    write_safetensors(path, huge, texts)
+    refused(capsys, base, "checkpoint.safetensors: the parameters are finite, but too large")
     write_safetensors(path, arrays, {})
     refused(capsys, base, "no checkpoint of the transformer that adds")
     data = bytearray((trained / "checkpoint.safetensors").read_bytes())
@@ -434,19 +457,23 @@ def test_wrong_use_of_translate(trained, tmp_path, capsys, monkeypatch):
     assert caught.value.code == 2
 
 
-def refused_in_lines(capsys, arguments, message):
-    assert main(arguments) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert re.search(message, err)
-
-
 def test_a_closed_pipe_is_no_error(trained):
     process = start(["-m", "tinyllm", "translate", "--run", trained, "--beam", "4", *["1+1"] * 200])
     process.stdout.close()
     with process.stderr as errors:
         assert errors.read() == ""
     assert process.wait(timeout=120) == 0
+
+
+def test_what_cannot_be_written_is_named(trained, capsys, monkeypatch):
+    def write(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    for full in ("write", "flush"):
+        with monkeypatch.context() as patch:
+            patch.setattr(sys.stdout, full, write if full == "write" else lambda: write(""))
+            assert main(["translate", "--run", str(trained), "1+1"]) == 1
+        assert capsys.readouterr().err == "tinyllm: stdout: No space left on device\n"
 
 
 class Page(HTMLParser):

@@ -258,16 +258,17 @@ def test_an_interrupt_ends_all_boxes(tmp_path):
     submit(tmp_path / "all", "hang", HEAD + "def test_a():\n    time.sleep(1000)\n")
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    code = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-    code += "from ol.cli import main; sys.exit(main(sys.argv[1:]))"
-    words = [sys.executable, "-c", code, "grade", str(tmp_path / "all")]
+    words = [sys.executable, "-m", "ol", "grade", str(tmp_path / "all")]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)}
     with subprocess.Popen(words, env=environment, stdout=subprocess.PIPE) as run:
-        while not list(scratch.iterdir()):
-            time.sleep(0.05)
-        time.sleep(1)
-        run.send_signal(signal.SIGINT)
-        assert run.wait(60) == 130
+        try:
+            while not list(scratch.iterdir()):
+                time.sleep(0.05)
+            time.sleep(1)
+            run.send_signal(signal.SIGINT)
+            assert run.wait(60) == 130
+        finally:
+            run.kill()
     assert list(scratch.iterdir()) == []
 
 

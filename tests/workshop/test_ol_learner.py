@@ -162,26 +162,29 @@ def test_watch_runs_again(ol):
         stdout=subprocess.PIPE,
         text=True,
     ) as run:
+        try:
 
-        def until(word):
-            seen = []
-            for line in run.stdout:
-                seen.append(line)
-                if word in line:
-                    return "".join(seen)
-            raise AssertionError(f"{word} never came: {seen}")
+            def until(word):
+                seen = []
+                for line in run.stdout:
+                    seen.append(line)
+                    if word in line:
+                        return "".join(seen)
+                raise AssertionError(f"{word} never came: {seen}")
 
-        first = until("watching")
-        assert "0 passed" in first
-        assert str(module) in first
-        module.write_text(find("L5.2").reference.read_text(encoding="utf-8"), encoding="utf-8")
-        assert " 0 failed" in until("watching")
-        run.stdin.write("r\n")
-        run.stdin.flush()
-        assert " 0 failed" in until("watching")
-        run.stdin.write("q\n")
-        run.stdin.flush()
-        assert run.wait(60) == 0
+            first = until("watching")
+            assert "0 passed" in first
+            assert str(module) in first
+            module.write_text(find("L5.2").reference.read_text(encoding="utf-8"), encoding="utf-8")
+            assert " 0 failed" in until("watching")
+            run.stdin.write("r\n")
+            run.stdin.flush()
+            assert " 0 failed" in until("watching")
+            run.stdin.write("q\n")
+            run.stdin.flush()
+            assert run.wait(60) == 0
+        finally:
+            run.kill()
 
 
 def test_works_from_a_wheel(tmp_path):

@@ -7,6 +7,7 @@ import io
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -156,6 +157,25 @@ def test_a_failing_test_names_the_chapter_lines_of_its_frames(tmp_path):
     assert project.chapter_lines() == [
         [f"tests/test_half.py:12  book/ch.md:{call}", f"half.py:4  book/ch.md:{cause}"]
     ]
+
+
+INTERRUPTED = """import subprocess, sys
+
+CODE = "import signal; print(signal.getsignal(signal.SIGINT) == signal.SIG_IGN)"
+
+def test_children_can_be_interrupted():
+    assert subprocess.check_output([sys.executable, "-c", CODE], text=True) == "False\\n"
+"""
+
+
+def test_children_can_be_interrupted_where_the_run_cannot(tmp_path):
+    project = OwnTests(tmp_path, CHAPTER)
+    project.put("tests/test_child.py", INTERRUPTED)
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert "2 passed" in project.pytest()
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_passing_tests_cost_nothing(tmp_path):

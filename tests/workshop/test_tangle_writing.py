@@ -758,7 +758,10 @@ def test_a_watcher_does_nothing_when_nothing_changed(tmp_path):
     assert run.out.count("tangled") == 1
 
 
-def test_a_watcher_in_a_process_of_its_own(tmp_path):
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)]
+)
+def test_a_watcher_in_a_process_of_its_own(number, status, tmp_path):
     project = Project(tmp_path, target("a.py", "1\n"))
     with subprocess.Popen(
         [sys.executable, tangle.__file__, "--watch", "--bare"],
@@ -766,13 +769,16 @@ def test_a_watcher_in_a_process_of_its_own(tmp_path):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as watcher:
-        assert b"tangled 1 chapter" in watcher.stdout.readline()
-        assert b"watching book" in watcher.stdout.readline()
-        project.put("book/ch.md", target("a.py", "22\n"))
-        assert b"1 written" in watcher.stdout.readline()
-        watcher.send_signal(signal.SIGINT)
-        assert watcher.wait(timeout=60) == 130
-        assert watcher.stderr.read() == b""
+        try:
+            assert b"tangled 1 chapter" in watcher.stdout.readline()
+            assert b"watching book" in watcher.stdout.readline()
+            project.put("book/ch.md", target("a.py", "22\n"))
+            assert b"1 written" in watcher.stdout.readline()
+            watcher.send_signal(number)
+            assert watcher.wait(timeout=60) == status
+            assert watcher.stderr.read() == b""
+        finally:
+            watcher.kill()
     assert project.made() == {"a.py": "22\n"}
 
 
