@@ -22,8 +22,8 @@ import pytest
 
 import tangle
 import tinyllm.cli
-import tinyllm.ol.cli
-from tinyllm.ol import registry
+import ol.cli
+from ol import registry
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = "How to work this chapter"
@@ -83,7 +83,7 @@ def understand(words):
     program, *rest = words
     match Path(program).name:
         case "ol":
-            options = tinyllm.ol.cli.parser().parse_args(rest)
+            options = ol.cli.parser().parse_args(rest)
             if getattr(options, "chapter", None):
                 registry.find(options.chapter)
         case "tinyllm":
@@ -104,8 +104,8 @@ def understand(words):
             match rest:
                 case ["-c", code]:
                     compile(code, "README", "exec")
-                case ["-m", "tinyllm" | "tinyllm.ol" as module, *others]:
-                    understand([{"tinyllm": "tinyllm", "tinyllm.ol": "ol"}[module], *others])
+                case ["-m", "tinyllm" | "ol" as module, *others]:
+                    understand([module, *others])
                 case ["-m", module, *_]:
                     assert find_spec(module), module
                 case ["tangle.py", *others]:
