@@ -288,8 +288,8 @@ def translate(
 ) -> list[list[Hypothesis]]:
     """What the model writes for each source [N, Ts]: up to `width` sequences, best first.
 
-    By beam search of L5.6, at most five tokens each; width 1 is greedy search. The model is put into
-    evaluation mode while it writes. Threads change no bit, other sources no more than the last bits.
+    By beam search of L5.6, at most five tokens each; width 1 is greedy search. ValueError unless alpha
+    is from 0 to 400. The model is put into evaluation mode while it writes. Threads change no bit, other sources no more than the last bits.
     """
     ids = np.asarray(source)
     if not 0 <= alpha <= 400:  # 5**400 is about as large as a number can be
@@ -738,7 +738,7 @@ def _must_be_held(settings: Settings, arrays: dict[str, Array]) -> None:
     held = sum(array.size for array in arrays.values())
     if asked > 2 * held or settings.n_layers > len(arrays):
         raise ValueError(
-            f"they ask for {settings.n_layers:,} layers and {asked:,} parameters, the file holds "
+            f"they ask for n_layers={settings.n_layers} and {asked:,} parameters, the file holds "
             f"{len(arrays):,} arrays with {held:,}"
         )
 
