@@ -302,15 +302,15 @@ def _lock(folder: Path, workers: Workers, stack: ExitStack) -> None:
     """Keep other runs out of the folder until this one ends, in whatever way."""
     holder = ""
     if workers.rank == 0:
-        file = open(folder / LOCK, "a+", encoding="utf-8")  # noqa: SIM115  closed by the stack
+        file = open(folder / LOCK, "ab+", buffering=0)  # noqa: SIM115  closed by the stack
         stack.callback(file.close)
         with suppress(OSError):  # a file system without locks
             if try_lock(file):
                 file.truncate(0)
-                print(f"process {os.getpid()} on {platform.node()}", file=file, flush=True)
+                file.write(f"process {os.getpid()} on {platform.node()}".encode())
             else:
                 file.seek(0)
-                holder = file.read().strip() or "a process"
+                holder = file.read().decode(errors="replace") or "a process"
     if workers.total(np.array([float(bool(holder))]))[0]:
         raise WrongUseError(
             f"{folder} is in use: {holder or 'a process'} trains there. Wait for it or stop it, or take "
@@ -379,7 +379,7 @@ class _Metrics:
         if writes:
             text = "".join(json.dumps(line) + "\n" for line in self.lines)
             write_atomically(path, [text.encode()])
-            self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115  closed in close()
+            self.file = open(path, "ab", buffering=0)  # noqa: SIM115  closed in close()
 
     @staticmethod
     def _read(path: Path, step: int, warns: bool) -> list[dict[str, Any]]:
@@ -410,8 +410,11 @@ class _Metrics:
             line["exact_match"] = share
         self.lines.append(line)
         if self.file is not None:
-            self.file.write(json.dumps(line) + "\n")
-            self.file.flush()
+            try:
+                self.file.write(json.dumps(line).encode() + b"\n")
+            except OSError as error:
+                error.filename = self.file.name
+                raise
 
     def close(self) -> None:
         if self.file is not None:
