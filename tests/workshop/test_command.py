@@ -331,9 +331,11 @@ def test_a_disk_that_is_full(tmp_path, capsys, monkeypatch):
     same_run(tmp_path / "r", tmp_path / "s")
     metrics_file = cli._Metrics(tmp_path / "m", 0, writes=True)
     metrics_file.file.close()
-    with open("/dev/full", "ab", buffering=0) as metrics_file.file:
-        with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
-            metrics_file.add(Progress(1, 2.0, 3.0, 4.0), None)
+    with (
+        open("/dev/full", "ab", buffering=0) as metrics_file.file,
+        pytest.raises(OSError, match="No space left on device: '/dev/full'"),
+    ):
+        metrics_file.add(Progress(1, 2.0, 3.0, 4.0), None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
