@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, fields
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -58,6 +58,9 @@ __all__ = [
 Array: TypeAlias = NDArray[Any]
 Ints: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
+
+# what overflows is found by looking at the result, and one message is enough
+_quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
 # ---- tokens and pairs
@@ -175,6 +178,9 @@ class Settings:
             ("beta2", 0 <= self.beta2 < 1, "from 0 up to, not including, 1"),
             ("clip", self.clip > 0, "above 0"),
             ("shards", self.shards <= self.batch, f"at most batch={self.batch}"),
+            ("batch", self.batch <= 10**6, "at most 1,000,000, as many as there are sums"),
+            ("lr", self.lr <= sys.float_info.max, "finite"),
+            ("weight_decay", self.weight_decay <= sys.float_info.max, "finite"),
         ):
             if not fits:
                 raise ValueError(f"{name} is {wanted}, got {getattr(self, name)}")
@@ -282,12 +288,15 @@ def translate(
 ) -> list[list[Hypothesis]]:
     """What the model writes for each source [N, Ts]: up to `width` sequences, best first.
 
-    By beam search of L5.6, at most five tokens each; width 1 is greedy search. The model is put into
-    evaluation mode while it writes. Threads change no bit, other sources no more than the last bits.
+    By beam search of L5.6, at most five tokens each; width 1 is greedy search. ValueError unless alpha
+    is from 0 to 400. The model is put into evaluation mode while it writes. Threads change no bit, other sources no more than the last bits.
     """
     ids = np.asarray(source)
+    if not 0 <= alpha <= 400:  # 5**400 is about as large as a number can be
+        raise ValueError(f"translate: alpha is from 0 to 400, got {alpha}")
     starts = range(0, len(ids), CHUNK)
 
+    @_quiet
     def chunk(start: int) -> list[list[Hypothesis]]:
         part = ids[start : start + CHUNK]
         step, length = model.writer(part), DIGITS + 2
@@ -318,6 +327,7 @@ def _evaluating(model: Module) -> Iterator[None]:
         model.train(mode)
 
 
+@_quiet
 def exact_match(model: Adder, asked: Ints) -> float:
     """The share of pairs [N, 2] whose sum greedy search writes without a fault."""
     a, b = asked.T
@@ -387,10 +397,11 @@ class Training:
         mine = settings.shards // self.workers.count
         self._crew = _Crew(self.model, settings, processes, self.workers.rank * mine, mine)
 
+    @_quiet
     def advance(self) -> Progress:
         """Make one step. If it fails, the run is as it was after the step before.
 
-        FloatingPointError if a gradient is not finite, RuntimeError if a child has died.
+        FloatingPointError if loss or gradient are not finite, RuntimeError if a child has died.
         """
         s = self.settings
         training, _ = pairs()
@@ -403,11 +414,16 @@ class Training:
             flat = self.workers.total(_sum([gradient for gradient, _ in done]))  # eq. shards
             loss = self.workers.total(_sum([loss for _, loss in done]))
             self._set_gradients(flat)
+            rate = warmup_cosine(self.step, peak=s.lr, warmup=s.warmup, total=s.steps)
+            for name, number in (("loss", float(loss[0])), ("learning rate", rate)):
+                if not math.isfinite(number):
+                    raise FloatingPointError(f"the {name} is {number}")
             norm = clip_grad_norm(self._parameters, s.clip)
-        except BaseException:
+        except BaseException as error:
             self._draws.set_state(draws)  # as if this step had not been begun
+            if isinstance(error, FloatingPointError):
+                raise FloatingPointError(f"step {self.step + 1}, {error}") from None
             raise
-        rate = warmup_cosine(self.step, peak=s.lr, warmup=s.warmup, total=s.steps)
         self.optimizer.lr = rate
         self.optimizer.step()
         self.step += 1
@@ -421,9 +437,13 @@ class Training:
             at += p.size
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that the run depends on to a safetensors file, all or nothing."""
-        arrays = {f"model/{name}": array for name, array in self.model.state_dict().items()}
-        arrays |= {f"optimizer/{n}": array for n, array in self.optimizer.state_dict().items()}
+        """Write all that the run depends on to a safetensors file, all or nothing.
+
+        FloatingPointError, and nothing is written, if the run has diverged.
+        """
+        arrays = self._arrays()
+        if fault := _divergence(arrays, self.model):
+            raise FloatingPointError(f"after step {self.step}, {fault}")
         texts = {
             "format": FORMAT,
             "settings": json.dumps(asdict(self.settings)),
@@ -433,27 +453,40 @@ class Training:
         write_safetensors(path, arrays, texts)
 
     @classmethod
+    @_quiet
     def load(
         cls, path: str | os.PathLike[str], processes: int = 1, workers: Workers | None = None
     ) -> Training:
         """Go on with the run in a file.
 
-        CheckpointError for one that is damaged or does not fit, OSError for one that cannot be read.
+        CheckpointError for one that is damaged, does not fit or has diverged, OSError for one that cannot
+        be read.
         """
         arrays, texts, settings = _read(path)
         run = cls(settings, processes, workers)
         try:
             run.model.load_state_dict(_part(arrays, "model/"))
             run.optimizer.load_state_dict(_part(arrays, "optimizer/"))
-            if not texts["step"].isdecimal():
-                raise ValueError(f"its step is {texts['step']!r}, wanted is a whole number")
-            run.step = int(texts["step"])
+            step = texts["step"]
+            if not step.isdecimal() or int(step) > settings.steps:
+                raise ValueError(f"its step is {step!r}, wanted is a number up to {settings.steps}")
+            run.step = int(step)
             run._draws.set_state(json.loads(texts["generators"])["batches"])
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CheckpointError(f"{os.fspath(path)}: {error}") from None
+        if fault := _divergence(run._arrays(), run.model):
+            raise CheckpointError(f"{os.fspath(path)}: {fault}: the run that it is of had diverged")
         return run
 
+    def _arrays(self) -> dict[str, Array]:
+        """Copies of the parameters and of what the optimiser remembers."""
+        arrays = {f"model/{name}": array for name, array in self.model.state_dict().items()}
+        return arrays | {
+            f"optimizer/{n}": array for n, array in self.optimizer.state_dict().items()
+        }
 
+
+@_quiet
 def _shard_gradient(
     model: Adder, settings: Settings, step: int, shard: int, source: Ints, target: Ints, n: int
 ) -> tuple[Array, Array]:
@@ -541,12 +574,12 @@ class _Crew:
 
     def _start(self) -> None:
         """Start the children and wait until they are ready."""
-        # in memory, where there is such a place
-        folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
-        number, path = tempfile.mkstemp(prefix="tinyllm-", dir=folder)
-        try:
-            os.ftruncate(number, _Board.bytes(self.settings, self.size, self.shards))
-            self.board = _Board(mmap.mmap(number, 0), self.settings, self.size, self.shards)
+        size = _Board.bytes(self.settings, self.size, self.shards)
+        with _nameless() as file:
+            os.ftruncate(file.fileno(), size)
+            self.board = _Board(
+                mmap.mmap(file.fileno(), size), self.settings, self.size, self.shards
+            )
             environment = {
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join(place or os.getcwd() for place in sys.path),
@@ -561,19 +594,16 @@ class _Crew:
                     stdout=subprocess.PIPE,
                     text=True,
                     env=environment,
+                    pass_fds=[file.fileno()],
                     start_new_session=True,  # Ctrl-C is for the parent
                 )
                 self.children.append(child)
                 weakref.finalize(self, _end, child)
-            facts = {"settings": asdict(self.settings), "path": path, "size": self.size}
+            facts = {"settings": asdict(self.settings), "file": file.fileno(), "size": self.size}
             for child in self.children:
                 _tell(child, facts | {"shards": self.shards, "first": self.first})
             for child in self.children:
                 _hear(child, "ready")
-        finally:
-            os.close(number)
-            with suppress(OSError):
-                os.unlink(path)  # what is mapped stays until the last process has gone
 
     def stop(self) -> None:
         """End the children."""
@@ -586,7 +616,7 @@ def _child() -> None:
     """Compute shards as the parent asks, until it closes the pipe."""
     facts = json.loads(sys.stdin.readline())
     settings = Settings(**facts["settings"])
-    with open(facts["path"], "r+b") as file:
+    with open(facts["file"], "r+b") as file:
         memory = mmap.mmap(file.fileno(), 0)
     board = _Board(memory, settings, facts["size"], facts["shards"])
     model, at = Adder(settings), 0
@@ -606,6 +636,13 @@ def _child() -> None:
         except Exception as error:
             answer = f"{type(error).__name__}: {error}"
         print(answer, flush=True)
+
+
+def _nameless() -> IO[bytes]:
+    """A file that has no name, in memory where that can be had."""
+    if hasattr(os, "memfd_create"):
+        return open(os.memfd_create("tinyllm"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def _tell(child: subprocess.Popen[str], message: dict[str, Any]) -> None:
@@ -685,19 +722,37 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str
         )
     try:
         settings = Settings(**json.loads(texts["settings"]))
-    except (ValueError, KeyError, TypeError) as error:
+        _must_be_held(settings, _part(arrays, "model/"))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"{os.fspath(path)}: its settings: {error}") from None
     return arrays, texts, settings
+
+
+def _must_be_held(settings: Settings, arrays: dict[str, Array]) -> None:
+    """ValueError unless the model of these settings is about as large as these arrays."""
+    d, hidden = settings.d_model, settings.d_ff
+    attention, norm = 4 * (d * d + d), 2 * d
+    feed_forward = 2 * d * hidden + hidden + d
+    layers = settings.n_layers * (3 * attention + 2 * feed_forward + 5 * norm)
+    asked = layers + 2 * norm + 2 * N_TOKENS * d + N_TOKENS * (d + 1)
+    held = sum(array.size for array in arrays.values())
+    if asked > 2 * held or settings.n_layers > len(arrays):
+        raise ValueError(
+            f"they ask for n_layers={settings.n_layers} and {asked:,} parameters, the file holds "
+            f"{len(arrays):,} arrays with {held:,}"
+        )
 
 
 def _part(arrays: dict[str, Array], prefix: str) -> dict[str, Array]:
     return {n.removeprefix(prefix): array for n, array in arrays.items() if n.startswith(prefix)}
 
 
+@_quiet
 def load_model(path: str | os.PathLike[str]) -> Adder:
     """The model in a checkpoint, in evaluation mode.
 
-    CheckpointError for a file that is damaged or does not fit, OSError for one that cannot be read.
+    CheckpointError for a file that is damaged, does not fit or is of a run that has diverged, OSError
+    for one that cannot be read.
     """
     arrays, _, settings = _read(path)
     model = Adder(settings)
@@ -705,7 +760,19 @@ def load_model(path: str | os.PathLike[str]) -> Adder:
         model.load_state_dict(_part(arrays, "model/"))
     except ValueError as error:
         raise CheckpointError(f"{os.fspath(path)}: {error}") from None
-    bad = [name for name, p in model.named_parameters() if not np.isfinite(p.data).all()]
-    if bad:
-        raise CheckpointError(f"{os.fspath(path)}: not all numbers are finite in {', '.join(bad)}")
+    if fault := _divergence(model.state_dict(), model):
+        raise CheckpointError(f"{os.fspath(path)}: {fault}: the run that it is of had diverged")
     return model.eval()
+
+
+@_quiet
+def _divergence(arrays: dict[str, Array], model: Adder) -> str:
+    """What is not finite, in these arrays or in what the model says; empty if all is well."""
+    bad = [name for name, array in arrays.items() if not np.isfinite(array).all()]
+    if bad:
+        others = f" and {len(bad) - 3} others" if len(bad) > 3 else ""
+        return f"not all numbers are finite in {', '.join(bad[:3])}{others}"
+    a = np.arange(0, 10**DIGITS, 9)
+    with _evaluating(model), no_grad():
+        logits = model.forward(source_tokens(a, a[::-1]), target_tokens(a, a[::-1])[:, :-1])
+    return "" if np.isfinite(logits.data).all() else "its logits are not finite"

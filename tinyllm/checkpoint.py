@@ -6,18 +6,30 @@ Format: https://github.com/huggingface/safetensors, section "Format".
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import math
 import os
+import re
+import secrets
+import stat
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from operator import ne
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["CheckpointError", "read_safetensors", "write_atomically", "write_safetensors"]
+__all__ = [
+    "CheckpointError",
+    "read_safetensors",
+    "try_lock",
+    "write_atomically",
+    "write_safetensors",
+]
 
 Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -30,19 +42,33 @@ class CheckpointError(ValueError):
 def write_atomically(path: str | os.PathLike[str], parts: Iterable[Bytes]) -> None:
     """Write a file so that it is the old one or the new one at any moment, also after a crash.
 
-    Missing folders are made. The parts go to a file beside it, which takes its place when it is on the
-    disk; if anything fails, that file is removed and the old one is as it was.
+    Missing folders are made, a link is followed, and the old file's permissions are kept. The parts go
+    to a file beside it, which takes its place when it is on the disk; if anything fails, that file is
+    removed and the old one is as it was. An OSError names `path`, or a folder that cannot be made.
     """
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
-    scratch = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with open(scratch, "wb") as file:
+        _replace(target, parts)
+    except OSError as error:  # the scratch file's name would help nobody
+        raise OSError(error.errno, error.strerror or str(error), os.fspath(path)) from error
+
+
+def _replace(target: Path, parts: Iterable[Bytes]) -> None:
+    mode = stat.S_IMODE(os.stat(target).st_mode) if target.exists() else None
+    if mode is not None and not target.is_file():
+        raise OSError(errno.EINVAL, "a folder or a device, which no file can replace")
+    _sweep(target)
+    scratch, file = _create(target, 0o666 if mode is None else mode)
+    try:
+        with file:
+            if mode is not None:
+                os.chmod(scratch, mode)  # the umask may have taken some away
             for part in parts:
                 file.write(part)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(scratch, target)
+            os.replace(scratch, target)
     except BaseException:
         scratch.unlink(missing_ok=True)
         raise
@@ -52,6 +78,47 @@ def write_atomically(path: str | os.PathLike[str], parts: Iterable[Bytes]) -> No
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _create(target: Path, mode: int) -> tuple[Path, IO[bytes]]:
+    """A new file beside the target, locked, under a name that no other writer has."""
+    while True:
+        scratch = target.with_name(f".{target.name[:30]}.{secrets.token_hex(8)}.tmp")
+        file = open(scratch, "xb", opener=lambda name, flags: os.open(name, flags, mode))  # noqa: SIM115
+        try:
+            if try_lock(file) and scratch.exists():
+                return scratch, file
+        except OSError:  # no locks here, and then nobody sweeps
+            return scratch, file
+        file.close()  # swept away before it was locked
+
+
+def _sweep(target: Path) -> None:
+    """Remove the scratch files of writers that were killed: those whose lock is free."""
+    ours = re.compile(re.escape(f".{target.name[:30]}.") + r"[0-9a-f]{16}\.tmp")
+    with suppress(OSError):
+        for path in target.parent.iterdir():
+            if ours.fullmatch(path.name):
+                with suppress(OSError), open(path, "rb") as file:
+                    if try_lock(file):
+                        path.unlink()
+
+
+def try_lock(file: IO[Any]) -> bool:
+    """Take the lock of an open file; False if somebody else has it.
+
+    It ends when the file is closed or the process ends, killed or not. OSError where the system or the
+    file system has no locks.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        raise OSError(errno.ENOTSUP, "no file locks on this system") from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def write_safetensors(
@@ -118,7 +185,7 @@ def _bytes_of(arrays: Mapping[str, ArrayLike]) -> tuple[list[Bytes], dict[str, A
 def read_safetensors(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]]:
     """The arrays and the metadata of a safetensors file; arrays are copies, BF16 comes as float32.
 
-    If the file has a checksum of `write_safetensors`, it is verified. CheckpointError for a file that
+    If `write_safetensors` wrote the file, its checksum is verified. CheckpointError for a file that
     is no such file or is damaged; OSError if it cannot be read.
     """
     data = Path(path).read_bytes()
@@ -127,7 +194,8 @@ def read_safetensors(path: str | os.PathLike[str]) -> tuple[dict[str, Array], di
         texts = header.pop("__metadata__", {})
         if not isinstance(texts, dict) or not all(isinstance(t, str) for t in texts.values()):
             raise CheckpointError("__metadata__ is not a table of texts")
-        _verify(data, texts.pop("sha256", None))
+        _verify(data)
+        texts.pop("sha256", None)
         places = {name: _place(name, entry) for name, entry in header.items()}
         _must_tile(places, len(data) - start)
         return {name: _array(data, start, *place) for name, place in places.items()}, texts
@@ -161,14 +229,15 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _verify(data: bytes, wanted: str | None) -> None:
-    """Compare the checksum, if there is one in its place."""
+def _verify(data: bytes) -> None:
+    """Compare the checksum of a file that `write_safetensors` wrote."""
     at = 8 + len(_OPENING)
-    if wanted is not None and data[8:at] == _OPENING:
-        zeroed = data[:at] + b"0" * 64
-        found = _digest(zeroed, [memoryview(data)[at + 64 :]]).decode()
-        if found != wanted:
-            raise CheckpointError("the checksum does not match: the file is damaged")
+    opening, wanted = data[8:at], data[at : at + 64]
+    damaged = sum(map(ne, opening, _OPENING))  # bytes
+    if damaged and not (damaged < 4 and re.fullmatch(b"[0-9a-f]{64}", wanted)):
+        return  # somebody else's file
+    if damaged or _digest(data[:at] + b"0" * 64, [memoryview(data)[at + 64 :]]) != wanted:
+        raise CheckpointError("the checksum does not match: the file is damaged")
 
 
 _DTYPES = {

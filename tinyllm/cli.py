@@ -10,10 +10,12 @@ import argparse
 import contextlib
 import json
 import os
+import platform
 import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import FrameType
@@ -36,7 +38,7 @@ from tinyllm.addition import (
     text,
     translate,
 )
-from tinyllm.checkpoint import CheckpointError, write_atomically
+from tinyllm.checkpoint import CheckpointError, try_lock, write_atomically
 
 __all__ = ["main"]
 
@@ -196,10 +198,11 @@ def _cores() -> int:
 
 
 def _train(options: argparse.Namespace) -> int:
-    workers = _join() if options.ddp else Workers()
+    workers = _workers(options)
     chief = workers.rank == 0
-    with _Stop() as stop:
-        run = _begin(options, workers)
+    with ExitStack() as stack:
+        run = _begin(options, workers, stack)
+        stop = stack.enter_context(_Stop())
         metrics = _Metrics(options.run / METRICS, run.step, chief)
         bar = _Bar(run.settings.steps, chief)
         failed = None
@@ -209,12 +212,27 @@ def _train(options: argparse.Namespace) -> int:
             failed = error
         finally:
             try:
-                if chief or failed:  # if another worker is gone, it may have been the chief
+                # if another worker is gone, it may have been the chief
+                if (chief or failed) and not isinstance(failed, FloatingPointError):
                     _save(run, options.run, metrics)
+            except FloatingPointError as error:
+                failed = error
             finally:
                 metrics.close()
                 bar.close()
     path = options.run / CHECKPOINT
+    if isinstance(failed, FloatingPointError):
+        kept = "nothing was saved"
+        if metrics.saved:
+            kept = f"{path} still holds step {metrics.saved}, resumed from there it would diverge again"
+        print(
+            f"tinyllm: the run diverged: {failed}; {kept}: begin anew with a lower --lr than "
+            f"{run.settings.lr:g}, and --force or another --run-dir",
+            file=sys.stderr,
+        )
+        if chief:
+            _plot(options.run, metrics)
+        return 1
     if failed:
         print(f"tinyllm: step {run.step + 1} failed: {failed}", file=sys.stderr)
         print(f"tinyllm: saved after step {run.step}: {path}; --resume goes on", file=sys.stderr)
@@ -237,11 +255,22 @@ def _asked() -> Any:
 
 def _save(run: Training, folder: Path, metrics: _Metrics) -> None:
     run.save(folder / CHECKPOINT)
+    metrics.saved = run.step
+    _plot(folder, metrics)
+
+
+def _plot(folder: Path, metrics: _Metrics) -> None:
     write_atomically(folder / PLOT, [pictures.learning(metrics.lines).encode()])
 
 
-def _join() -> Workers:
-    """This process's place among those that torchrun has started."""
+def _workers(options: argparse.Namespace) -> Workers:
+    """This process's place among those that torchrun has started, or itself alone."""
+    if not options.ddp:
+        if "TORCHELASTIC_RUN_ID" in os.environ:
+            raise WrongUseError(
+                "started by torchrun without --ddp, each process would train a run of its own: say --ddp"
+            )
+        return Workers()
     from tinyllm.distributed import TorchWorkers
 
     try:
@@ -251,34 +280,39 @@ def _join() -> Workers:
     except KeyError as missing:
         raise WrongUseError(
             f"--ddp wants {missing.args[0]} in the environment: start it by "
-            f"torchrun --nproc-per-node 2 -m tinyllm train transformer --ddp"
+            f"torchrun --nproc-per-node 2 -m tinyllm train transformer --ddp --run-dir DIR"
         ) from None
     except (ValueError, RuntimeError) as error:
         raise WrongUseError(f"--ddp: {error}") from None
 
 
 CHECKPOINT, METRICS, PLOT = "checkpoint.safetensors", "metrics.jsonl", "loss.svg"
+LOCK = "lock"
 
 
-def _begin(options: argparse.Namespace, workers: Workers) -> Training:
-    """The run that the options ask for, new or from its checkpoint."""
+def _begin(options: argparse.Namespace, workers: Workers, stack: ExitStack) -> Training:
+    """The run that the options ask for, new or from its checkpoint; its folder is locked."""
     path = options.run / CHECKPOINT
     given = {f.name: getattr(options, f.name) for f in fields(Settings) if f.name in options}
     try:
         if not options.resume:
+            settings = Settings(**given)
+            options.run.mkdir(parents=True, exist_ok=True)
+            _lock(options.run, workers, stack)
             if path.exists() and not options.force:
                 raise WrongUseError(
                     f"{options.run} has a run already: --resume goes on with it, --force begins anew, "
-                    f"--run DIR takes another folder"
+                    f"--run-dir DIR takes another folder"
                 )
-            settings = Settings(**given)
-            options.run.mkdir(parents=True, exist_ok=True)
             return Training(settings, _processes(options, settings.shards, workers), workers)
+        _lock(options.run, workers, stack)
         run = Training.load(path, _processes(options, 1 << 20, workers), workers)
     except FileNotFoundError:
         raise WrongUseError(f"no checkpoint at {path}, so there is nothing to resume") from None
     except (ValueError, OSError) as error:  # CheckpointError is a ValueError
         raise WrongUseError(str(error)) from None
+    except MemoryError as error:
+        raise WrongUseError(f"these settings want more memory than there is: {error}") from None
     for name, value in given.items():
         before = asdict(run.settings)[name]
         if value != before:
@@ -287,6 +321,26 @@ def _begin(options: argparse.Namespace, workers: Workers) -> Training:
                 f"settings cannot change when resuming"
             )
     return run
+
+
+def _lock(folder: Path, workers: Workers, stack: ExitStack) -> None:
+    """Keep other runs out of the folder until this one ends, in whatever way."""
+    holder = ""
+    if workers.rank == 0:
+        file = open(folder / LOCK, "ab+", buffering=0)  # noqa: SIM115  closed by the stack
+        stack.callback(file.close)
+        with suppress(OSError):  # a file system without locks
+            if try_lock(file):
+                file.truncate(0)
+                file.write(f"process {os.getpid()} on {platform.node()}".encode())
+            else:
+                file.seek(0)
+                holder = file.read().decode(errors="replace") or "a process"
+    if workers.total(np.array([float(bool(holder))]))[0]:
+        raise WrongUseError(
+            f"{folder} is in use: {holder or 'a process'} trains there. Wait for it or stop it, or take "
+            f"another folder by --run-dir DIR"
+        )
 
 
 def _processes(options: argparse.Namespace, shards: int, workers: Workers) -> int:
@@ -319,15 +373,17 @@ class _Stop:
     """Notes the first SIGINT or SIGTERM; a second one kills."""
 
     def __init__(self) -> None:
-        self.signal = 0
+        self.signal, self.before = 0, dict[int, Any]()
 
     def __enter__(self) -> _Stop:
-        self.before = {s: signal.signal(s, self._note) for s in (signal.SIGINT, signal.SIGTERM)}
+        with suppress(ValueError):  # in a thread that is not the main one, which gets no signals
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self.before[number] = signal.signal(number, self._note)
         return self
 
     def __exit__(self, *error: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
+        for number, handler in self.before.items():  # None: it was not Python's
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.signal = number
@@ -339,25 +395,37 @@ class _Metrics:
     """The file of metrics, one JSON object a line."""
 
     def __init__(self, path: Path, step: int, writes: bool) -> None:
-        self.lines = self._read(path, step) if step else []
-        self.started = time.perf_counter() - (self.lines[-1]["seconds"] if self.lines else 0.0)
+        self.saved = step  # of the checkpoint; 0: there is none
+        self.lines = self._read(path, step, writes) if step else []
+        self.started = time.perf_counter() - max(
+            (line["seconds"] for line in self.lines if _is_number(line.get("seconds"))), default=0.0
+        )
         self.file = None
         if writes:
             text = "".join(json.dumps(line) + "\n" for line in self.lines)
             write_atomically(path, [text.encode()])
-            self.file = open(path, "a", encoding="utf-8")  # noqa: SIM115  closed in close()
+            self.file = open(path, "ab", buffering=0)  # noqa: SIM115  closed in close()
 
     @staticmethod
-    def _read(path: Path, step: int) -> list[dict[str, Any]]:
+    def _read(path: Path, step: int, warns: bool) -> list[dict[str, Any]]:
+        """The lines up to a step; the others that are whole will come again."""
         lines = []
         try:
-            for text in path.read_text(encoding="utf-8").splitlines():
-                line = json.loads(text)
-                if line["step"] > step:
-                    break
+            data = path.read_bytes()
+        except FileNotFoundError:
+            data = b""
+        for n, raw in enumerate(data.splitlines(), 1):
+            try:
+                line = json.loads(raw)
+                whole = all(_is_number(line[name]) for name in ("step", "loss"))
+                if not whole or not _is_number(line.get("exact_match", 0)):
+                    raise ValueError(raw)
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                if warns:
+                    print(f"tinyllm: {path}:{n} is damaged and left out", file=sys.stderr)
+                continue
+            if line["step"] <= step:
                 lines.append(line)
-        except (OSError, ValueError, KeyError, TypeError):
-            pass  # a line that was cut off ends them
         return lines
 
     def add(self, progress: Progress, share: float | None) -> None:
@@ -367,12 +435,19 @@ class _Metrics:
             line["exact_match"] = share
         self.lines.append(line)
         if self.file is not None:
-            self.file.write(json.dumps(line) + "\n")
-            self.file.flush()
+            try:
+                self.file.write(json.dumps(line).encode() + b"\n")
+            except OSError as error:
+                error.filename = self.file.name
+                raise
 
     def close(self) -> None:
         if self.file is not None:
             self.file.close()
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 class _Bar:

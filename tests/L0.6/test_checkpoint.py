@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from tinyllm import checkpoint
 from tinyllm.checkpoint import (
     CheckpointError,
     read_safetensors,
+    try_lock,
     write_atomically,
     write_safetensors,
 )
@@ -142,22 +144,27 @@ def test_every_cut_is_noticed(tmp_path):
         read_safetensors(tmp_path)
 
 
-def test_every_flipped_byte_is_noticed(tmp_path):
+def test_every_flipped_bit_is_noticed(tmp_path):
     path = tmp_path / "x.safetensors"
     write_safetensors(path, {"w": np.array([1, -2], "f4"), "b": np.array([True])}, {"step": "7"})
-    data, (want, texts) = path.read_bytes(), read_safetensors(path)
-    harmless = 0
+    data = path.read_bytes()
     for at in range(len(data)):
-        for flip in (1, 4, 0x20, 0x80, 0xFF):
+        for flip in (*(1 << bit for bit in range(8)), 0xFF):
             path.write_bytes(data[:at] + bytes([data[at] ^ flip]) + data[at + 1 :])
-            try:
-                got, read = read_safetensors(path)
-            except CheckpointError:
-                continue
-            harmless += 1
-            assert all((got[name] == want[name]).all() for name in want)
-            assert read["step"] == texts["step"]
-    assert harmless < 60  # only in the word "sha256", where the sum is no longer recognised
+            with pytest.raises(CheckpointError, match=r"x\.safetensors: "):
+                read_safetensors(path)
+
+
+def test_files_of_others_with_a_hash(tmp_path):
+    path = tmp_path / "x.safetensors"
+    for name, digits in (("sha224", 56), ("sha256 ", 64), ("digest", 64), ("md5sum", 32)):
+        path.write_bytes(
+            file_of(b'{"__metadata__":{"%s":"%s"}}' % (name.encode(), b"0" * digits), b"")
+        )
+        assert read_safetensors(path) == ({}, {name: "0" * digits})
+    text = json.dumps({"__metadata__": {"sha256": "0" * 64}}, indent=1).encode()
+    path.write_bytes(file_of(text, b""))
+    assert read_safetensors(path) == ({}, {})
 
 
 def file_of(header, data=b"\0" * 8):
@@ -273,31 +280,185 @@ CHILD = textwrap.dedent(
 )
 
 
+def start(folder, code, *arguments):
+    """A child that can import `copy_of_checkpoint`, what the tests have imported."""
+    source = checkpoint.__loader__.get_source(checkpoint.__name__)
+    folder.mkdir(exist_ok=True)
+    (folder / "copy_of_checkpoint.py").write_text(source, encoding="utf-8")
+    places = os.pathsep.join([str(folder), *filter(None, sys.path)])
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": places},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+
 def test_killed_at_any_moment(tmp_path):
-    # what the tests have imported, which need not be what another process would import
-    code = checkpoint.__loader__.get_source(checkpoint.__name__)
-    (tmp_path / "copy_of_checkpoint.py").write_text(code, encoding="utf-8")
-    path = tmp_path / "x.safetensors"
-    seen = set()
+    path = tmp_path / "x" / "x.safetensors"
+    seen, left = set(), 0
     for moment in range(1, 100):
         write_safetensors(path, {"w": np.full(1000, 1.0)})
-        done = subprocess.run(
-            [sys.executable, "-c", CHILD, str(path), str(moment)],
-            check=False,
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)]),
-            },
-        )
+        assert list(path.parent.iterdir()) == [path]  # what the last one left is gone
+        with start(tmp_path / "code", CHILD, path, moment) as done:
+            pass
         w = read_safetensors(path)[0]["w"]
         assert (w == w[0]).all()
         seen.add(w[0])
+        left += len(list(path.parent.glob(".x.safetensors.*.tmp")))
         if done.returncode == 0:
             break
         assert done.returncode == -signal.SIGKILL
     assert moment > 8
     assert seen == {1.0, 2.0}
     assert w[0] == 2.0
+    assert left > 4
+
+
+WRITER = """
+import sys
+import numpy as np
+from copy_of_checkpoint import write_safetensors
+
+while True:
+    write_safetensors(sys.argv[1], {"w": np.full(5004, 4)})
+    print(end=".", flush=True)
+"""
+
+
+def test_many_writers_of_one_file(tmp_path):
+    path = tmp_path / "x" / "x.safetensors"
+    write_safetensors(path, {"w": np.full(5000, 0)})
+    other = start(tmp_path / "code", WRITER, path)
+    assert other.stdout.read(1) == b"."  # it is writing now
+    faults = []
+
+    def work(me, calls):
+        try:
+            for _ in range(calls):
+                if me < 4:
+                    write_safetensors(path, {"w": np.full(5000 + me, me)})
+                else:
+                    w = read_safetensors(path)[0]["w"]
+                    assert (w == w[0]).all()
+                    assert len(w) == 5000 + w[0]
+        except BaseException as fault:
+            faults.append(fault)
+
+    threads = [threading.Thread(target=work, args=(me, 60)) for me in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with other:
+        other.kill()
+    assert not faults
+    write_safetensors(path, {})
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_scratch_files(tmp_path):
+    path = tmp_path / "x.safetensors"
+    stale = tmp_path / f".{path.name}.{'0' * 16}.tmp"
+    living = tmp_path / f".{path.name}.{'1' * 16}.tmp"
+    others = [tmp_path / name for name in (".y.0000000000000000.tmp", ".x.safetensors.17.tmp")]
+    for file in (stale, living, *others):
+        file.write_bytes(b"half")
+    with open(living, "rb") as file:
+        assert try_lock(file)
+        write_atomically(path, [b"new"])
+        assert set(tmp_path.iterdir()) == {path, living, *others}
+    write_atomically(path, [b"new"])
+    assert set(tmp_path.iterdir()) == {path, *others}
+
+
+def test_a_scratch_file_that_was_swept_away(tmp_path, monkeypatch):
+    real, calls = checkpoint.try_lock, []
+
+    def swept(file):
+        calls.append(file.name)
+        if len(calls) < 3:  # a sweeper was faster
+            Path(file.name).unlink()
+        return real(file)
+
+    monkeypatch.setattr(checkpoint, "try_lock", swept)
+    write_atomically(tmp_path / "x", [b"new"])
+    assert len(set(calls)) == 3
+    assert [p.name for p in tmp_path.iterdir()] == ["x"]
+    assert (tmp_path / "x").read_bytes() == b"new"
+
+    def none(file):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(checkpoint, "try_lock", none)
+    write_atomically(tmp_path / "x", [b"newer"])
+    assert (tmp_path / "x").read_bytes() == b"newer"
+
+
+def test_permissions_and_long_names(tmp_path):
+    path = tmp_path / "x"
+    before = os.umask(0o027)
+    try:
+        write_atomically(path, [b"old"])
+        assert path.stat().st_mode & 0o777 == 0o640
+        for mode in (0o600, 0o666, 0o444, 0o755):
+            path.chmod(mode)
+            write_atomically(path, [b"new"])
+            assert path.stat().st_mode & 0o777 == mode
+    finally:
+        os.umask(before)
+    for name in ("n" * 255, "é" * 127, "." + "n" * 254):
+        write_atomically(tmp_path / name, [b"long"])
+        assert (tmp_path / name).read_bytes() == b"long"
+    for no_file in (tmp_path, "/dev/null"):
+        with pytest.raises(OSError, match=f"no file can replace: '{no_file}'"):
+            write_atomically(no_file, [b"x"])
+    assert not Path("/dev/null").is_file()
+
+
+def test_errors_name_the_file(tmp_path, monkeypatch):
+    path = tmp_path / "x"
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError, match=r"'.*/file'"):
+        write_atomically(tmp_path / "file" / "x", [b"x"])
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, full)
+            with pytest.raises(OSError, match=r"No space left on device: '.*/x'$") as caught:
+                write_atomically(path, [b"x"])
+            assert caught.value.filename == str(path)
+            assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+def full(*_):
+    raise OSError(errno.ENOSPC, "No space left on device", "some", None, "other")
+
+
+HOLDER = """
+import sys
+from copy_of_checkpoint import try_lock
+
+file = open(sys.argv[1])
+print(try_lock(file), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_try_lock(tmp_path):
+    path = tmp_path / "lock"
+    with open(path, "w") as one, open(path) as two:
+        assert try_lock(one)
+        assert try_lock(one)  # it has it
+        assert not try_lock(two)
+        one.close()
+        assert try_lock(two)
+    child = start(tmp_path / "code", HOLDER, path)
+    with child, open(path) as file:
+        assert child.stdout.readline() == b"True\n"
+        assert not try_lock(file)
+        child.kill()
+        child.wait()
+        assert try_lock(file)
 
 
 def test_a_failed_write_changes_nothing(tmp_path, monkeypatch):

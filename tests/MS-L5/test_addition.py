@@ -2,16 +2,20 @@
 """MS-L5: tokens, model, training and writing, without a long run."""
 
 import gc
+import json
 import os
 import signal
+import tempfile
 import threading
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from tinyllm import addition
 from tinyllm.addition import (
     END,
     N_TOKENS,
@@ -333,6 +337,22 @@ def test_a_child_that_dies():
     assert children() == before  # the pipe was closed, and it left
 
 
+def test_shared_memory_has_no_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    want = curve(Training(Settings(**SMALL)), 3)
+    for _ in range(2):  # with memfd_create where it is to be had, and without
+        run = Training(Settings(**SMALL), processes=2)
+        assert curve(run, 3) == want
+        maps = Path("/proc/self/maps").read_text().splitlines()
+        ours = [line for line in maps if "tinyllm (deleted)" in line or str(tmp_path) in line]
+        assert ours
+        assert all(line.endswith("(deleted)") for line in ours)
+        assert not list(tmp_path.iterdir())
+        del run
+        gc.collect()
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+
+
 class Together(Workers):
     """Workers that are threads of one process and meet at a barrier."""
 
@@ -395,7 +415,7 @@ def test_a_failed_step_changes_nothing(monkeypatch):
     assert curve(run, 2) == curve(reference, 2)  # as if nothing had been
     bad = run.model.output.bias
     bad.data = np.full_like(bad.data, np.nan)
-    with pytest.raises(FloatingPointError, match=r"output\.bias"):
+    with pytest.raises(FloatingPointError, match="step 5, the loss is nan"):
         run.advance()
     assert run.step == 4
     for name, p in run.model.named_parameters():
@@ -421,7 +441,47 @@ def test_resume_to_the_same_bits(tmp_path):
     assert curve(Training(Settings(**SMALL, dropout=0.1, seed=4)), 4) != got
 
 
-def test_checkpoint_faults(tmp_path):
+def test_what_has_diverged_is_not_saved(tmp_path):
+    path = tmp_path / "c.safetensors"
+    run = Training(Settings(**SMALL, clip=np.inf), processes=2)
+    curve(run, 2)
+    run.save(path)
+    before = path.read_bytes()
+    good = {name: p.data for name, p in run.model.named_parameters()}
+    means = run.optimizer.state_dict()
+
+    def refused(message):
+        with pytest.raises(FloatingPointError, match=f"after step 2, {message}"):
+            run.save(path)
+        assert path.read_bytes() == before
+
+    bias = run.model.output.bias
+    bias.data = np.where(np.arange(N_TOKENS) == 3, np.inf, 0).astype("f4")
+    refused(r"not all numbers are finite in model/output\.bias$")
+    for p in run.model.parameters():
+        p.data = np.full_like(p.data, np.nan)
+    refused(r"not all numbers are finite in model/\S+, \S+, \S+ and 47 others")
+    for name, p in run.model.named_parameters():
+        p.data = good[name] * np.float32(1e30)  # each is finite
+    refused("its logits are not finite")
+    for name, p in run.model.named_parameters():
+        p.data = good[name]
+    name = "output.bias.exp_avg_sq"
+    run.optimizer.load_state_dict(means | {name: np.full(N_TOKENS, np.inf, "f4")})
+    refused(r"not all numbers are finite in optimizer/output\.bias\.exp_avg_sq")
+    run.optimizer.load_state_dict(means)
+    run.save(path)
+    assert path.read_bytes() == before  # looking changes nothing
+
+
+@pytest.mark.parametrize("lr", [1e12, 1e30, 1e308])
+def test_a_learning_rate_that_explodes(lr):
+    run = Training(Settings(**{**SMALL, "lr": lr}))
+    with pytest.raises(FloatingPointError, match=r"step \d, the (loss|learning rate) is"):
+        curve(run, 9)
+
+
+def test_checkpoint_faults(tmp_path, monkeypatch):
     path = tmp_path / "c.safetensors"
     run = Training(Settings(**SMALL))
     run.advance()
@@ -443,22 +503,71 @@ def test_checkpoint_faults(tmp_path):
         "its settings: d_model is at least 1, got 0", texts=texts | {"settings": '{"d_model": 0}'}
     )
     broken("its settings.*colour", texts=texts | {"settings": '{"colour": 1}'})
-    broken("shape", texts=texts | {"settings": texts["settings"].replace("16", "32")})
+    broken("shape", texts=texts | {"settings": texts["settings"].replace("16", "18")})
+    broken("its settings: maximum recursion", texts=texts | {"settings": "[" * 10**5})
     missing = {name: a for name, a in arrays.items() if name != "model/output.bias"}
     broken(r"missing from the state: output\.bias", missing)
     wrong = arrays | {"model/output.bias": np.zeros(3, "f4")}
     broken(r"output\.bias: the state has shape \(3,\)", wrong)
-    broken("its step is 'soon'", texts=texts | {"step": "soon"}, both=False)
+    for bad in (np.nan, np.inf):
+        array = np.where(np.arange(N_TOKENS) == 3, bad, 0).astype("f4")
+        message = (
+            r"not all numbers are finite in \S*output\.bias\S*: the run that it is of had diverged"
+        )
+        broken(message, arrays | {"model/output.bias": array})
+        broken(message, arrays | {"optimizer/output.bias.exp_avg": array}, both=False)
+    wide = {
+        n: a.astype("f8") * 1e300 for n, a in arrays.items() if n.startswith("model/")
+    }  # float64
+    broken("not all numbers are finite in", arrays | wide)
+    huge = {n: a * np.float32(1e30) for n, a in arrays.items() if n.startswith("model/")}
+    broken("its logits are not finite: the run", arrays | huge)
+    for step in ("soon", "-1", "1.0", "61"):
+        broken(f"its step is '{step}', wanted", texts=texts | {"step": step}, both=False)
     broken("generators", texts={k: v for k, v in texts.items() if k != "generators"}, both=False)
     broken("set_state", texts=texts | {"generators": '{"batches": {}}'}, both=False)
     missing = {n: a for n, a in arrays.items() if n != "optimizer/output.bias.step"}
     broken(r"missing from the state: output\.bias\.step", missing, both=False)
+    deep = "[" * 10**5
+    broken("maximum recursion", texts=texts | {"generators": deep}, both=False)
+
+    def built(*_, **__):
+        raise AssertionError("a model was built")
+
+    monkeypatch.setattr(addition, "Adder", built)
+    for changes, message in [
+        (
+            {"d_model": 10**6},
+            "n_layers=1 and 12,000,198,000,078 parameters, the file holds 50 arrays",
+        ),
+        ({"n_layers": 10**7}, "they ask for n_layers=10000000 and"),
+        ({"d_ff": 10**15}, "the file holds 50 arrays with 6,318$"),
+        ({"batch": 10**7}, "batch is at most 1,000,000"),
+        ({"lr": 10**400}, "lr is finite"),
+        ({"d_model": 10**4000}, "its settings: "),
+        ({"d_model": 1, "n_heads": 1, "d_ff": 1, "n_layers": 51}, "they ask for n_layers=51"),
+    ]:
+        settings = json.dumps({**json.loads(texts["settings"]), **changes})
+        broken(message, texts=texts | {"settings": settings})
+    monkeypatch.undo()
     path.write_bytes(b"hello")
     for load in (Training.load, load_model):
         with pytest.raises(CheckpointError, match="no safetensors file"):
             load(path)
         with pytest.raises(FileNotFoundError):
             load(tmp_path / "none")
+
+
+@pytest.mark.parametrize(
+    "sizes", [{}, SMALL, {"d_model": 6, "n_heads": 3, "n_layers": 3, "d_ff": 5}]
+)
+def test_parameters_are_counted_before_they_are_made(sizes, tmp_path):
+    settings, path = Settings(**sizes), tmp_path / "c.safetensors"
+    n = sum(p.size for p in Adder(settings).parameters())
+    texts = {"format": addition.FORMAT, "settings": json.dumps(asdict(settings))}
+    write_safetensors(path, {"model/x": np.zeros(n // 2 - 1)}, texts)
+    with pytest.raises(CheckpointError, match=f" {n:,} parameters, the file holds 1 arrays"):
+        load_model(path)
 
 
 def test_settings():
@@ -468,6 +577,9 @@ def test_settings():
         ({"steps": True}, "steps is a whole number, got True"),
         ({"lr": "fast"}, "lr is a number, got 'fast'"),
         ({"lr": float("nan")}, "lr is at least 0, got nan"),
+        ({"lr": float("inf")}, "lr is finite, got inf"),
+        ({"weight_decay": float("inf")}, "weight_decay is finite, got inf"),
+        ({"batch": 10**6 + 1}, "batch is at most 1,000,000"),
         ({"n_heads": 5}, "n_heads is a divisor of d_model=64, got 5"),
         ({"dropout": 1.0}, "dropout is below 1, got 1.0"),
         ({"dropout": -0.1}, "dropout is at least 0, got -0.1"),

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import sysconfig
+import threading
 import time
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -18,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinyllm import __version__, pictures
-from tinyllm.addition import Training, load_model, source_tokens, text, translate
-from tinyllm.checkpoint import read_safetensors, write_safetensors
+from tinyllm import __version__, cli, pictures
+from tinyllm.addition import Progress, Training, load_model, source_tokens, text, translate
+from tinyllm.checkpoint import read_safetensors, try_lock, write_safetensors
 from tinyllm.cli import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,6 +100,7 @@ def test_train_writes_its_files(tmp_path, capsys):
     )
     assert sorted(p.name for p in folder.iterdir()) == [
         "checkpoint.safetensors",
+        "lock",
         "loss.svg",
         "metrics.jsonl",
     ]
@@ -198,18 +200,116 @@ def test_a_step_that_fails(tmp_path, capsys, monkeypatch):
 
     def advance(self):
         if self.step == 4:
-            raise FloatingPointError("clip_grad_norm: not finite is the gradient of output.bias")
+            raise RuntimeError("a child process has died")
         return real(self)
 
     monkeypatch.setattr(Training, "advance", advance)
     assert train(tmp_path / "r") == 1
     err = capsys.readouterr().err
-    assert "step 5 failed: clip_grad_norm: not finite is the gradient of output.bias" in err
+    assert "step 5 failed: a child process has died" in err
     assert "saved after step 4" in err
     monkeypatch.undo()
     assert train(tmp_path / "r", "--resume") == 0
     assert train(tmp_path / "s") == 0
     same_run(tmp_path / "r", tmp_path / "s")
+
+
+@pytest.mark.parametrize("ruined", [6, 7, 10, 20])
+def test_a_diverged_run_keeps_its_last_good_checkpoint(ruined, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "r"
+    real = Training.advance
+
+    def advance(self):
+        progress = real(self)
+        if self.step == ruined:
+            for p in self.model.parameters():
+                p.data = p.data * np.float32(1e30)
+        return progress
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "advance", advance)
+        assert train(folder, "--save-every", "5", "--evaluate-every", "50") == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    last = err.splitlines()[-1]
+    at = (
+        f"step {ruined + 1}, the loss is nan" if ruined < 10 else f"after step {ruined}, its logits"
+    )
+    good = 5 * ((ruined - 1) // 5)
+    assert last.startswith(f"tinyllm: the run diverged: {at}")
+    assert f"still holds step {good}" in last
+    assert "a lower --lr than 0.003" in last
+    assert "Traceback" not in err
+    assert Training.load(folder / "checkpoint.safetensors").step == good
+    assert (folder / "loss.svg").exists()
+    assert train(folder, "--resume") == 0
+    assert train(tmp_path / "s") == 0
+    same_run(folder, tmp_path / "s")
+
+
+@pytest.mark.parametrize("value", ["1e5", "1e12", "1e30", "1e308"])
+def test_a_learning_rate_that_explodes(value, tmp_path, capfd):
+    assert train(tmp_path / "r", "--lr", value, "--processes", "2") == 1
+    _, err = capfd.readouterr()  # what children write, too
+    assert re.search(r"the run diverged: step \d+, .*; nothing was saved: begin anew", err)
+    assert err.count("\n") == 1
+    assert not (tmp_path / "r" / "checkpoint.safetensors").exists()
+    refused(
+        capfd, ["train", "transformer", "--run", str(tmp_path / "r"), "--resume"], "no checkpoint"
+    )
+    refused(
+        capfd, ["train", "transformer", "--run", str(tmp_path / "r"), "--lr", "inf"], "lr is finite"
+    )
+
+
+def test_two_runs_in_one_folder(trained, tmp_path, capsys):
+    folder = tmp_path / "r"
+    assert train(folder, steps=10) == 0
+    base = ["train", "transformer", "--run", str(folder), *TINY]
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    capsys.readouterr()
+    with open(folder / "lock") as other:
+        assert try_lock(other)
+        for option in ("--force", "--resume"):
+            refused(capsys, [*base, option], rf"r is in use: process {os.getpid()} on .*--run-dir")
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    assert main([*base, "--resume"]) == 0
+    found = []
+    threads = [
+        threading.Thread(target=lambda: found.append(train(tmp_path / "s", steps=30)))
+        for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(found) == [0, 2, 2]
+    assert train(tmp_path / "t", steps=30) == 0
+    same_run(tmp_path / "s", tmp_path / "t")
+
+
+def test_metrics_with_damaged_lines(tmp_path, capsys):
+    folder = tmp_path / "r"
+    assert train(folder, steps=20) == 0
+    whole = (folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    old = b'{"step": 5, "loss": 2.25}\n'
+    damaged = [b"\n", b'{"step": 9, \n', b"[1]\n", b"\xff\n", b"7\n", b"[" * 10**5 + b"\n"]
+    damaged += [b'{"step": "1", "loss": 1}\n', b'{"step": 1, "loss": NaN}\n', b'{"loss": 1}\n']
+    damaged += [b'{"step": 1, "loss": 1, "exact_match": "all"}\n', b'{"step": 21, "lo']
+    lines = [*whole[:4], old, *damaged[:3], *whole[5:], *damaged[3:]]
+    (folder / "metrics.jsonl").write_bytes(b"".join(lines))
+    capsys.readouterr()
+    assert train(folder, "--resume", steps=20) == 0
+    err = capsys.readouterr().err.splitlines()
+    places = [*range(6, 9), *range(24, 32)]
+    assert err == [f"tinyllm: {folder}/metrics.jsonl:{n} is damaged and left out" for n in places]
+    assert (folder / "metrics.jsonl").read_bytes().splitlines() == [
+        json.dumps(json.loads(line)).encode() for line in (*whole[:4], old, *whole[5:])
+    ]
+    ET.fromstring((folder / "loss.svg").read_text())
+    (folder / "metrics.jsonl").write_bytes(old)
+    assert train(folder, "--resume", steps=20) == 0
+    assert (folder / "metrics.jsonl").read_bytes() == old
 
 
 def test_a_disk_that_is_full(tmp_path, capsys, monkeypatch):
@@ -224,11 +324,21 @@ def test_a_disk_that_is_full(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(os, "fsync", fsync)
     capsys.readouterr()
     assert train(tmp_path / "s", "--save-every", "5", steps=12) == 1
-    assert "No space left on device" in capsys.readouterr().err
+    path = tmp_path / "s" / "checkpoint.safetensors"
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "No space left on device" in last
+    assert str(path) in last
     monkeypatch.undo()
     assert Training.load(tmp_path / "s" / "checkpoint.safetensors").step == 5
     assert train(tmp_path / "s", "--resume", steps=12) == 0
     same_run(tmp_path / "r", tmp_path / "s")
+    metrics_file = cli._Metrics(tmp_path / "m", 0, writes=True)
+    metrics_file.file.close()
+    with (
+        open("/dev/full", "ab", buffering=0) as metrics_file.file,
+        pytest.raises(OSError, match="No space left on device: '/dev/full'"),
+    ):
+        metrics_file.add(Progress(1, 2.0, 3.0, 4.0), None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -250,6 +360,14 @@ def test_stopped_and_resumed(number, tmp_path, capsys, monkeypatch):
     assert main(["train", "transformer", "--run", str(tmp_path / "r"), "--resume"]) == 0
     assert train(tmp_path / "s", "--dropout", "0.1") == 0
     same_run(tmp_path / "r", tmp_path / "s")
+
+
+def test_in_a_thread(tmp_path):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(train(tmp_path / "r", steps=6)))
+    thread.start()
+    thread.join()
+    assert found == [0]
 
 
 @pytest.fixture(scope="module")
@@ -303,6 +421,22 @@ def test_two_workers_are_one_run(tmp_path):
     one, two = ([line["loss"] for line in metrics(tmp_path / n)] for n in ("one", "two"))
     np.testing.assert_allclose(two, one, rtol=0, atol=1e-5)
     same_run(tmp_path / "two", tmp_path / "one")  # not only to 1e-5
+
+
+def test_workers_that_cannot_begin(tmp_path):
+    command = ["tinyllm", "train", "transformer", *TINY, "--run-dir", tmp_path]
+    process = start([*TORCHRUN, *command])
+    _, err = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert "started by torchrun without --ddp" in err
+    assert not list(tmp_path.iterdir())
+    with open(tmp_path / "lock", "w") as other:
+        assert try_lock(other)
+        process = start([*TORCHRUN, *command, "--ddp"])
+        _, err = process.communicate(timeout=120)
+    assert process.returncode != 0
+    assert f"tinyllm: {tmp_path} is in use: a process trains there" in err
+    assert [p.name for p in tmp_path.iterdir()] == ["lock"]
 
 
 def test_the_group_ends_before_python_does():

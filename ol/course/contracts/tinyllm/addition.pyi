@@ -132,7 +132,8 @@ def translate(
 ) -> list[list[Hypothesis]]:
     """For each source [N, Ts] up to `width` sequences of at most five tokens, best first: greedy search
     for width 1, else beam search, ranked by log-probability / length**alpha. The number of threads
-    changes no bit; the other sources change no more than the last bits of a score."""
+    changes no bit; the other sources change no more than the last bits of a score. ValueError unless
+    alpha is from 0 to 400."""
 
 def exact_match(model: Adder, asked: Ints) -> float:
     """The share of pairs [N, 2] whose sum greedy search writes without a fault; evaluation mode."""
@@ -172,17 +173,22 @@ class Training:
         self, settings: Settings, processes: int = 1, workers: Workers | None = None
     ) -> None: ...
     def advance(self) -> Progress:
-        """Make one step. If it fails, because a gradient is not finite (FloatingPointError), a child has
-        died (RuntimeError) or a worker is gone, the run is as it was after the step before."""
+        """Make one step. If it fails, because its loss, learning rate or gradient is not finite
+        (FloatingPointError that begins "step N, "), a child has died (RuntimeError) or a worker is gone,
+        the run is as it was after the step before."""
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters, optimiser, generator, step and settings, all or nothing."""
+        """Write parameters, optimiser, generator, step and settings, all or nothing. FloatingPointError
+        that begins "after step N, ", and the file is as it was, if one of them, or what the model says,
+        is not finite."""
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], processes: int = 1, workers: Workers | None = None
     ) -> Training:
-        """Go on with the run in a file, to the same bits. CheckpointError for a file that is damaged or
-        does not fit, OSError for one that cannot be read."""
+        """Go on with the run in a file, to the same bits. CheckpointError for a file that is damaged,
+        does not fit or holds what `save` would refuse, OSError for one that cannot be read. Nothing is
+        built that is larger than twice what the file holds."""
 
 def load_model(path: str | os.PathLike[str]) -> Adder:
     """The model in a checkpoint, in evaluation mode. CheckpointError for a file that is damaged, does
-    not fit or holds numbers that are not finite, OSError for one that cannot be read."""
+    not fit, or whose numbers or logits are not finite, OSError for one that cannot be read. Nothing is
+    built that is larger than twice what the file holds."""

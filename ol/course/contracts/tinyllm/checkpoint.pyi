@@ -3,11 +3,17 @@
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["CheckpointError", "read_safetensors", "write_atomically", "write_safetensors"]
+__all__ = [
+    "CheckpointError",
+    "read_safetensors",
+    "try_lock",
+    "write_atomically",
+    "write_safetensors",
+]
 
 Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = bytes | bytearray | memoryview
@@ -17,8 +23,19 @@ class CheckpointError(ValueError):
 
 def write_atomically(path: str | os.PathLike[str], parts: Iterable[Bytes]) -> None:
     """Write the parts, one after the other, as the file `path`: at any moment, also if the process is
-    killed or the machine stops, the file there is the old one or the new one. Missing folders are
-    made; a link is followed. If anything fails the old file is as it was."""
+    killed or the machine stops, the file there is the old one or the new one, complete, however many
+    processes and threads write it.
+
+    Missing folders are made; a link is followed; the old file's permissions are kept, and a new one has
+    those of any new file. What writers of this file that were killed have left beside it is removed. If
+    anything fails the old file is as it was. An OSError names `path`, or a folder that cannot be made;
+    it is one, with errno EINVAL, if `path` is a folder or a device.
+    """
+
+def try_lock(file: IO[Any]) -> bool:
+    """Take the lock of an open file without waiting; False if another open file has it, here or in
+    another process. It ends when the file is closed or the process ends. OSError where there are no
+    locks."""
 
 def write_safetensors(
     path: str | os.PathLike[str],
@@ -37,6 +54,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> tuple[dict[str, Array], di
     """The arrays, of the shapes [...] that the file says, and the metadata without the checksum.
 
     Arrays are copies in the machine's byte order; BF16 comes as float32. The checksum is verified if
-    there is one of `write_safetensors`. CheckpointError, whatever the bytes are, if it is no
+    the file is one of `write_safetensors`: if its header opens with {"__metadata__":{"sha256":", or 64
+    hexadecimal digits follow bytes that differ from these in three places or fewer. CheckpointError, whatever the bytes are, if it is no
     safetensors file, is cut off or damaged; OSError if it cannot be read.
     """
