@@ -7,15 +7,15 @@ Exit status: 0 done, 1 failed, 2 wrong use or a bad checkpoint, 128 + n stopped 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
+import math
 import os
 import platform
 import signal
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import FrameType
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-@contextlib.contextmanager
+@contextmanager
 def _naming(path: str) -> Iterator[None]:
     """Give an OSError that names no file this one."""
     try:

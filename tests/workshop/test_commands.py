@@ -20,9 +20,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+import ol.cli
 import tangle
 import tinyllm.cli
-import ol.cli
 from ol import registry
 
 ROOT = Path(__file__).resolve().parents[2]
