@@ -95,17 +95,13 @@ class MultiHeadAttention(Module):
     ) -> NDArray[np.bool_] | None:
         if mask is None:
             return None
-        given = bool_mask(mask)
-        if given.ndim == 2 and given.shape == (Tq, Tk):
-            return given.reshape(1, 1, Tq, Tk)
-        if given.ndim == 3 and given.shape[0] in (1, B) and given.shape[1:] == (Tq, Tk):
-            return np.expand_dims(given, 1)
-        wanted = (B, self.n_heads, Tq, Tk)
-        if given.ndim == 4 and all(
-            n == m or n == 1 for n, m in zip(given.shape, wanted, strict=True)
-        ):
-            return given
-        raise ValueError(f"a mask {list(given.shape)} does not fit {list(wanted)}")
+        given, wanted = bool_mask(mask), (B, self.n_heads, Tq, Tk)
+        wide = np.expand_dims(given, 1) if given.ndim == 3 else given
+        try:
+            np.broadcast_to(wide, wanted)
+        except ValueError:
+            raise ValueError(f"a mask {list(given.shape)} does not fit {list(wanted)}") from None
+        return np.expand_dims(wide, tuple(range(4 - wide.ndim)))
 
     def checked(
         self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None
@@ -124,8 +120,8 @@ class MultiHeadAttention(Module):
             raise ValueError(f"in_proj_weight is [{3 * d}, {d}], not {list(rows.shape)}")
         if bias is not None:
             shifts = np.asarray(bias)
-            if self.q_proj.bias is None:
-                raise ValueError("a bias for a module without biases")
+            if any(layer.bias is None for layer in layers):
+                raise ValueError("a bias for a projection without one")
             if shifts.shape != (3 * d,):
                 raise ValueError(f"in_proj_bias is [{3 * d}], not {list(shifts.shape)}")
         for i, layer in enumerate(layers):
