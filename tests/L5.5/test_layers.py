@@ -557,7 +557,7 @@ def test_a_layer_of_one_s_own_is_called():
         decoder = Decoder(2, D, H, FF)
         setattr(decoder.layers[1], name, Rotated(D, H))
         decoder(x, memory)
-        with pytest.raises(TypeError, match="Rotated with a forward of its own .* use forward"):
+        with pytest.raises(TypeError, match="Rotated with a forward of its own"):
             decoder.begin(memory)
     decoder.layers[0].forward = lambda *args: x
     with pytest.raises(TypeError, match="DecoderLayer with a forward of its own"):
