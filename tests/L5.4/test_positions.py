@@ -333,7 +333,7 @@ def test_validation():
     ):
         with pytest.raises(TypeError, match=f"{who}: wants a Tensor for x, got a ndarray"):
             place(np.zeros((2, 4)))
-        with pytest.raises(TypeError, match="floating-point vectors .* got int64: embed"):
+        with pytest.raises(TypeError, match=r"floating-point vectors .* got int64: embed"):
             place(Tensor(np.zeros((2, 4), np.int64)))
     with pytest.raises(TypeError, match="embed: wants a Tensor for table, got a ndarray"):
         embed(np.zeros((2, 4)), [0])
