@@ -468,6 +468,30 @@ def test_leading_axes_against_torch(way, masked, leads):
 
 
 @pytest.mark.parametrize("kind", ["open", "causal"])
+def test_packed(kind):
+    q, k, v, grad = inputs((2, 3), 6, 6, 4, 4)
+    mask = masks(6, 6, (2, 3))[kind]
+    options = {"dropout": 0.3, "scale": 0.6}
+    wanted = run(attention, q, k, v, grad, mask, rng=PCG32(1), **options)
+    qkv = Tensor(np.concatenate([q, k, v], axis=1), requires_grad=True)
+    out = attention_packed(qkv, mask, rng=PCG32(1), **options)
+    out.backward(grad)
+    assert_close([out.data, *np.split(qkv.grad, 3, axis=1)], wanted)
+
+
+@every_way
+def test_backward_twice(way):
+    *arrays, grad = inputs()
+    leaves = [Tensor(x, requires_grad=True) for x in arrays]
+    out = way(*leaves, masks(5, 7, (2, 3))["random"], dropout=0.2, rng=PCG32(1))
+    out.backward(grad, retain_graph=True)
+    once = [leaf.grad.copy() for leaf in leaves]
+    out.backward(grad)
+    for leaf, gradient in zip(leaves, once, strict=True):
+        np.testing.assert_allclose(leaf.grad, 2 * gradient, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["open", "causal"])
 def test_memory_does_not_grow_with_the_square(kind):
     T = 4096
     leaves = [Tensor(PCG32(i).normal(0.0, 1.0, (1, T, 8)), requires_grad=True) for i in range(3)]

@@ -135,7 +135,10 @@ class LayerNorm(Module):
 
 
 def relu(x: Tensor) -> Tensor:
-    """max(0, x) of each number; the slope at 0 is 0. NaN stays NaN, and its gradient passes."""
+    """max(0, x) of each number; the slope at 0 is 0. NaN stays NaN, and its gradient passes.
+
+    TypeError for what is no tensor.
+    """
     tensor_argument("relu", "x", x)
     y = np.maximum(x.data, 0)  # eq. relu
     return record(y, (x,), lambda grad: (np.where(y <= 0, grad.dtype.type(0), grad),))
@@ -185,7 +188,10 @@ def _normal(x: Array) -> tuple[Array, Array]:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """x Phi(x), with the exact normal distribution function, as BERT has it."""
+    """x Phi(x), with the exact normal distribution function, as BERT has it.
+
+    TypeError for what is no floating-point tensor.
+    """
 
     def block(part: Array, y: Array, slope: Array | None) -> None:
         below, density = _normal(part)
@@ -198,7 +204,10 @@ def gelu(x: Tensor) -> Tensor:
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU by the hyperbolic tangent, as GPT-2 has it."""
+    """GELU by the hyperbolic tangent, as GPT-2 has it.
+
+    TypeError for what is no floating-point tensor.
+    """
     root = math.sqrt(2.0 / math.pi)
 
     def block(part: Array, y: Array, slope: Array | None) -> None:
