@@ -130,7 +130,8 @@ class MultiHeadAttention(Module):
 
         `mask` as for `head_mask`. The weights are those before dropout; each row of them sums to 1, or
         is 0 if its query may read nothing, whose output is then out_proj's bias. Both can be
-        differentiated. ValueError for shapes that do not fit, TypeError for a mask that is not bool.
+        differentiated. ValueError for shapes that do not fit, TypeError for inputs that are no tensors
+        and a mask that is not bool.
         """
         allowed = self._checked(x_q, x_kv, mask)
         q, k, v = self._heads(x_q, x_kv, allowed)
