@@ -141,7 +141,7 @@ def relu(x: Tensor) -> Tensor:
     """
     tensor_argument("relu", "x", x)
     y = np.maximum(x.data, 0)  # eq. relu
-    return record(y, (x,), lambda grad: (np.where(y <= 0, grad.dtype.type(0), grad),))
+    return record(y, (x,), lambda grad: (grad * ~(y <= 0),))
 
 
 _LOW = 1.0 / 14.0  # t of a = 26, beyond which e**(-a*a) is 0 in float64
