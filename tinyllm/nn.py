@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tinyllm.autograd import record
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.num.threads import column_sums, product
 from tinyllm.tensor import Tensor
 
@@ -193,9 +193,9 @@ class Module:
             rng.set_state(state[path])
 
     def seed_generators(self, root: PCG32) -> Self:
-        """Start each generator as ``root.substream(path)``, so that no two draw alike."""
+        """Start each generator as ``root.spawn(path)``, so that no two draw alike."""
         for path, rng in _once(self._walk(PCG32)):
-            rng.set_state(root.substream(path).state())
+            rng.set_state(root.spawn(path).state())
         return self
 
     def extra_repr(self) -> str:
@@ -275,14 +275,15 @@ class Linear(Module):
     """y = x W^T + b with weight [d_out, d_in] and bias [d_out], or None.
 
     Both are float32, drawn uniformly from -1/sqrt(d_in) to 1/sqrt(d_in), the weight first, from
-    `rng`, by default a fresh ``PCG32(0)``. ValueError unless d_in and d_out are positive ints.
+    `rng`, by default the process's ``default_generator()``. ValueError unless d_in and d_out are
+    positive ints.
     """
 
     def __init__(self, d_in: int, d_out: int, bias: bool = True, rng: PCG32 | None = None) -> None:
         for name, size in (("d_in", d_in), ("d_out", d_out)):
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
                 raise ValueError(f"Linear: wants a positive int for {name}, got {size!r}")
-        rng = PCG32(0) if rng is None else rng
+        rng = default_generator() if rng is None else rng
         bound = 1.0 / math.sqrt(d_in)  # eq. init
         self.weight = Tensor(rng.uniform(-bound, bound, (d_out, d_in)), requires_grad=True)
         self.bias = Tensor(rng.uniform(-bound, bound, d_out), requires_grad=True) if bias else None
@@ -300,14 +301,15 @@ class Dropout(Module):
     """While training, entries are put to 0 with probability p and the others divided by 1 - p.
 
     In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. The generator
-    is this module's own, by default ``PCG32(0).substream("dropout")``. ValueError unless 0 <= p < 1.
+    is this module's own, by default ``default_generator().spawn("dropout")``, so no two drop alike.
+    ValueError unless 0 <= p < 1.
     """
 
     def __init__(self, p: float, rng: PCG32 | None = None) -> None:
         if not 0.0 <= p < 1.0:
             raise ValueError(f"Dropout: wants 0 <= p < 1, got {p}")
         self.p = p
-        self.rng = PCG32(0).substream("dropout") if rng is None else rng
+        self.rng = default_generator().spawn("dropout") if rng is None else rng
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape and dtype."""

@@ -13,10 +13,16 @@ import torch
 
 from tinyllm.autograd import no_grad
 from tinyllm.nn import Dropout, Linear, Module, ModuleList, Unmatched, linear
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.pcg32 import PCG32, default_generator, manual_seed
 from tinyllm.tensor import Tensor
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """What is built without a generator is the same in every test."""
+    manual_seed(0)
 
 
 class Net(Module):
@@ -431,6 +437,7 @@ def test_load_shared() -> None:
         assert np.array_equal(tied.read.weight.data, new)
         assert tied.read.weight is tied.write.weight
     tied = Tied()
+    full = tied.state_dict()
     for strict in (True, False):
         with pytest.raises(ValueError, match=r"write\.weight and read\.weight are one parameter"):
             tied.load_state_dict(full | {"write.weight": new}, strict=strict)
@@ -477,7 +484,6 @@ def test_rng_state_faults() -> None:
 
 def test_seed_generators() -> None:
     net = ModuleList([Dropout(0.5), ModuleList([Dropout(0.5)]), Linear(2, 2)])
-    assert net[0].rng.state() == net[1][0].rng.state() == PCG32(0).substream("dropout").state()
     root = PCG32(3)
     before = root.state()
     assert net.seed_generators(root) is net
@@ -490,8 +496,10 @@ def test_seed_generators() -> None:
     assert not np.array_equal(net[0](x).data, net[1][0](x).data)
     shared = PCG32(4)
     both = ModuleList([Dropout(0.5, shared), Dropout(0.5, shared)])
-    both.seed_generators(root)
-    assert shared.state() == root.substream("0.rng").state()
+    both.seed_generators(PCG32(3))
+    assert shared.state() == PCG32(3).substream("0.rng").state()
+    other = ModuleList([Dropout(0.5)]).seed_generators(root)  # a second model of this root
+    assert other.rng_state() == {"0.rng": root.substream("0.rng #2").state()}
 
 
 def test_linear_hand_example() -> None:
@@ -662,15 +670,20 @@ def test_linear_init() -> None:
     draws = PCG32(0)
     weight = draws.uniform(-0.5, 0.5, (3, 4))
     bias = draws.uniform(-0.5, 0.5, 3)
-    for layer in (Linear(4, 3), Linear(4, 3), Linear(4, 3, rng=PCG32(0))):  # fresh each time
+    manual_seed(0)
+    for layer in (Linear(4, 3), Linear(4, 3, rng=PCG32(0))):
         assert np.array_equal(layer.weight.data, weight)
         assert np.array_equal(layer.bias.data, bias)
         assert layer.weight.dtype == layer.bias.dtype == np.float32
         assert layer.weight.requires_grad
         assert layer.bias.requires_grad
     assert layer.weight.data[0].tolist() == [float(u) - 0.5 for u in PCG32(0).uniform(0.0, 1.0, 4)]
-    rng = PCG32(5)
+    following = Linear(4, 3)  # goes on where the first one ended: twins would stay twins
+    assert np.array_equal(following.weight.data, draws.uniform(-0.5, 0.5, (3, 4)))
+    assert np.array_equal(following.bias.data, draws.uniform(-0.5, 0.5, 3))
+    rng, before = PCG32(5), default_generator().state()
     first, second = Linear(9, 2, rng=rng), Linear(9, 2, bias=False, rng=rng)
+    assert default_generator().state() == before  # who brings a generator leaves it alone
     draws = PCG32(5)
     third = 1 / math.sqrt(9)
     assert np.array_equal(first.weight.data, draws.uniform(-third, third, (2, 9)))
@@ -696,10 +709,13 @@ def test_init_keeps_the_scale() -> None:
 
 
 def test_dropout_in_training_only() -> None:
-    layer = Dropout(0.25)
+    manual_seed(0)
+    layer, other = Dropout(0.25), Dropout(0.25)
     x = tensor(1000)
     before = layer.rng.state()
     assert before == PCG32(0).substream("dropout").state()
+    assert np.mean((layer(x).data == 0) == (other(x).data == 0)) < 0.75  # 1 where they drop alike
+    layer.rng.set_state(before)
     assert layer.eval()(x) is x
     assert Dropout(0.0)(x) is x
     assert layer.rng.state() == before  # nothing drawn

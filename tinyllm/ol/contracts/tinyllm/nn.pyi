@@ -93,7 +93,10 @@ class Module:
         """
 
     def seed_generators(self, root: PCG32) -> Self:
-        """Start each generator as ``root.substream(path)``, so that no two draw alike."""
+        """Start each generator as ``root.spawn(path)``, so that no two draw alike.
+
+        The first model of a root gets ``root.substream(path)``, the next one of it other children.
+        """
 
     def extra_repr(self) -> str:
         """What repr() puts between the brackets; for subclasses to say."""
@@ -122,7 +125,8 @@ class Linear(Module):
     """y = x W^T + b with weight [d_out, d_in] and bias [d_out], or None.
 
     Both are float32, drawn uniformly from -1/sqrt(d_in) to 1/sqrt(d_in), the weight first, from
-    `rng`, by default a fresh ``PCG32(0)``. ValueError unless d_in and d_out are positive ints.
+    `rng`, by default the process's ``default_generator()``. ValueError unless d_in and d_out are
+    positive ints.
     """
 
     weight: Tensor
@@ -139,7 +143,8 @@ class Dropout(Module):
 
     In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. Else an entry
     is kept where ``rng.uniform(0.0, 1.0, x.shape) >= p``. The generator is this module's own, by
-    default ``PCG32(0).substream("dropout")``. ValueError unless 0 <= p < 1.
+    default ``default_generator().spawn("dropout")``, so no two drop alike. ValueError unless
+    0 <= p < 1.
     """
 
     p: float
