@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__all__ = ["Tensor", "is_recording", "no_grad", "record", "unbroadcast"]
+__all__ = ["Tensor", "is_recording", "no_grad", "record", "tensor_argument", "unbroadcast"]
 
 Array: TypeAlias = NDArray[Any]
 Constant: TypeAlias = bool | int | float | np.generic | Array
@@ -443,6 +443,15 @@ def _count_uses(result: Tensor) -> dict[Tensor, int]:
 def _released(g: Array) -> Sequence[Array | None]:
     """Stands in a node whose record is gone."""
     raise RuntimeError("this node's record was released by an earlier backward()")
+
+
+def tensor_argument(who: str, name: str, value: object) -> None:
+    """TypeError unless `value`, the argument `name` of the function `who`, is a tensor."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{who}: wants a Tensor for {name}, got a {type(value).__name__}: "
+            f"Tensor({name}) makes one"
+        )
 
 
 def _real(data: ArrayLike) -> Array:

@@ -8,10 +8,19 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
 
 from tinyllm import autograd, shapes
-from tinyllm.autograd import Array, is_recording, no_grad, record, unbroadcast
+from tinyllm.autograd import Array, is_recording, no_grad, record, tensor_argument, unbroadcast
 from tinyllm.shapes import concatenate, stack
 
-__all__ = ["Tensor", "concatenate", "is_recording", "no_grad", "record", "stack", "unbroadcast"]
+__all__ = [
+    "Tensor",
+    "concatenate",
+    "is_recording",
+    "no_grad",
+    "record",
+    "stack",
+    "tensor_argument",
+    "unbroadcast",
+]
 
 Axis: TypeAlias = int | tuple[int, ...] | None
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tinyllm.autograd import Tensor, is_recording, no_grad, record, unbroadcast
+from tinyllm.autograd import Tensor, is_recording, no_grad, record, tensor_argument, unbroadcast
 
 SEEDED = settings(derandomize=True, database=None, deadline=None)
 
@@ -245,6 +245,11 @@ def test_unbroadcast_is_the_adjoint_of_broadcasting(data):
 
 
 def test_misfits_are_named():
+    assert tensor_argument("f", "x", Tensor(1.0)) is None
+    for value, kind in ((np.ones(3), "ndarray"), ([1.0], "list"), (2.0, "float"), (None, "NoneType")):
+        message = rf"^f: wants a Tensor for x, got a {kind}: Tensor\(x\) makes one$"
+        with pytest.raises(TypeError, match=message):
+            tensor_argument("f", "x", value)
     x, y = Tensor(np.ones((2, 3))), Tensor(np.ones((2, 4)))
     for op in OPERATORS:
         with pytest.raises(ValueError, match=r"\(2, 3\) and \(2, 4\).*got 3 and 4"):

@@ -421,7 +421,7 @@ def test_misfits_are_named():
 
 
 def test_the_module_hands_on_what_others_import():
-    for name in ("no_grad", "is_recording", "record", "unbroadcast"):
+    for name in ("no_grad", "is_recording", "record", "tensor_argument", "unbroadcast"):
         assert getattr(tensor, name) is getattr(autograd, name)
     for name in ("concatenate", "stack"):
         assert getattr(tensor, name) is getattr(shapes, name)

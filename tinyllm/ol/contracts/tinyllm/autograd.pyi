@@ -8,7 +8,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__all__ = ["Tensor", "is_recording", "no_grad", "record", "unbroadcast"]
+__all__ = ["Tensor", "is_recording", "no_grad", "record", "tensor_argument", "unbroadcast"]
 
 Array: TypeAlias = NDArray[Any]
 Constant: TypeAlias = bool | int | float | np.generic | Array
@@ -130,3 +130,6 @@ def no_grad() -> AbstractContextManager[None]:
 
 def is_recording() -> bool:
     """Whether operations are recorded here and now: True, except inside `no_grad()`."""
+
+def tensor_argument(who: str, name: str, value: object) -> None:
+    """TypeError unless `value`, the argument `name` of the function `who`, is a tensor."""
