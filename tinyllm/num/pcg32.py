@@ -393,6 +393,9 @@ def default_generator() -> PCG32:
 
 
 def manual_seed(seed: int) -> PCG32:
-    """Put the process's generator back to ``PCG32(seed)``, and return it; 0 <= seed < 2**64."""
+    """Put the process's generator back to ``PCG32(seed)``, and return it.
+
+    ValueError unless 0 <= seed < 2**64.
+    """
     _DEFAULT.set_state(PCG32(seed).state())
     return _DEFAULT
