@@ -1,5 +1,5 @@
 # Tangled from book/0-foundations/L0.5-training.md
-"""What training needs beside a model: a loss, an optimiser, gradient clipping and a schedule."""
+"""What training needs beside a model: a loss, optimisers, gradient clipping and a schedule."""
 
 from __future__ import annotations
 

@@ -12,7 +12,16 @@ import pytest
 import torch
 
 from tinyllm.autograd import no_grad
-from tinyllm.nn import Dropout, Linear, Module, ModuleList, Unmatched, linear
+from tinyllm.nn import (
+    Dropout,
+    Linear,
+    Module,
+    ModuleList,
+    Sequential,
+    Unmatched,
+    linear,
+    randn,
+)
 from tinyllm.num.pcg32 import PCG32, default_generator, manual_seed
 from tinyllm.tensor import Tensor
 
@@ -168,6 +177,100 @@ def test_module_list() -> None:
     assert len(ModuleList()) == 0
     with pytest.raises(TypeError, match="function"):
         layers.append(lambda x: x)  # type: ignore[arg-type]
+
+
+def test_sequential() -> None:
+    first, second = Linear(2, 3), Linear(3, 4)
+    model = Sequential(first, Tensor.tanh, second)
+    x = tensor(5, 2)
+    assert np.array_equal(model(x).data, second(first(x).tanh()).data)
+    assert list(model.state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert len(model) == 3
+    assert list(model) == [first, Tensor.tanh, second]
+    assert list(model.children()) == [first, second]
+    model.append(lambda y: y * 2.0)
+    assert np.array_equal(model(x).data, 2 * second(first(x).tanh()).data)
+    assert Sequential()(x) is x
+    nested = Sequential(Sequential(first), ModuleList([second]))
+    assert list(nested.state_dict())[::2] == ["0.0.weight", "1.0.weight"]
+    wrong: tuple[Any, ...] = ([first, second], Linear, second.forward, 3, None)
+    for layer in wrong:
+        with pytest.raises(
+            TypeError, match=r"modules or functions one by one.*Sequential\(\*layers"
+        ):
+            Sequential(first, layer)
+    twin = copy.deepcopy(Sequential(first, Tensor.tanh))
+    assert same(twin.state_dict(), Sequential(first).state_dict())
+
+
+class Running(Module):
+    """A layer that remembers a mean and counts."""
+
+    def __init__(self) -> None:
+        self.scale = Tensor(np.ones(2, np.float32), requires_grad=True)
+        self.register_buffer("mean", np.zeros(2, np.float32))
+        self.register_buffer("count", 0)
+        self.last = Linear(2, 1)
+
+
+def test_buffers() -> None:
+    net = Running()
+    paths = ["scale", "mean", "count", "last.weight", "last.bias"]
+    assert list(net.state_dict()) == paths
+    assert [path for path, _ in net.named_parameters()] == ["scale", *paths[3:]]
+    assert [path for path, _ in ModuleList([net]).named_buffers()] == ["0.mean", "0.count"]
+    assert isinstance(net.mean, Tensor)
+    assert not net.mean.requires_grad
+    net.mean.data = 0.9 * net.mean.data + np.float32(0.5)
+    net.count.data = net.count.data + 1
+    state = net.state_dict()
+    assert (state["mean"].tolist(), state["count"].tolist()) == ([0.5, 0.5], 1)
+    other = Running()
+    assert other.load_state_dict(state) == Unmatched([], [])
+    assert same(other.state_dict(), state)
+    assert other.mean.data is not state["mean"]
+    for missing in ("mean", "count"):
+        with pytest.raises(ValueError, match=f"missing from the state: {missing}"):
+            other.load_state_dict({path: a for path, a in state.items() if path != missing})
+    with pytest.raises(ValueError, match=r"count: the state has dtype float64, the model int64"):
+        other.load_state_dict(state | {"count": np.array(1.5)})
+    other.astype(np.float64)
+    assert (other.mean.dtype, other.count.dtype) == (np.float64, np.int64)
+    twin = copy.deepcopy(net)
+    twin.mean.data[...] = 7
+    assert net.mean.data.tolist() == [0.5, 0.5]
+    given = np.zeros(3)
+    net.register_buffer("table", given)
+    given[0] = 1
+    assert net.table.data.tolist() == [0, 0, 0]  # a copy
+    with pytest.raises(TypeError, match=r"Running\.mean is registered"):
+        net.mean = np.ones(2)
+    for name in ("mean", "scale", "train", "a.b", ""):
+        with pytest.raises(ValueError, match=f"a buffer cannot be called '{name}'"):
+            net.register_buffer(name, np.ones(2))
+    with pytest.raises(TypeError, match="weight requires grad"):
+        net.register_buffer("weight", tensor(2))
+    net.table = None
+    del net.count
+    assert [path for path, _ in net.named_buffers()] == ["mean"]
+
+
+def test_children_and_apply() -> None:
+    net = Net()
+    assert [name for name, _ in net.named_children()] == ["first", "layers", "last"]
+    assert list(net.children()) == [net.first, net.layers, net.last]
+    net.again = net.first
+    assert list(net.children()) == [net.first, net.layers, net.last]
+    seen: list[Module] = []
+    assert net.apply(seen.append) is net
+    assert seen == list(net.modules())
+
+    def clear(module: Module) -> None:
+        if isinstance(module, Linear):
+            module.weight.data = np.zeros_like(module.weight.data)
+
+    net.apply(clear)
+    assert not any(a.any() for path, a in net.state_dict().items() if path.endswith("weight"))
 
 
 class Tied(Module):
@@ -639,6 +742,11 @@ def test_linear_validation() -> None:
     for w_shape, b_shape in (((3,), (3,)), ((2, 3, 1), (2,)), ((2, 3), (3,)), ((2, 3), (1, 2))):
         with pytest.raises(ValueError, match="wants weight"):
             linear(x, Tensor(np.ones(w_shape)), Tensor(np.ones(b_shape)))
+    for array in (x.data, x.data.tolist()):
+        with pytest.raises(TypeError, match="linear: wants a Tensor for x, got a"):
+            layer(array)
+    with pytest.raises(TypeError, match="linear: wants a Tensor for weight, got a ndarray"):
+        linear(x, layer.weight.data)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -699,6 +807,37 @@ def test_linear_init() -> None:
         assert p.data.min() < -0.99
 
 
+def test_linear_dtype() -> None:
+    single = Linear(3, 2, rng=PCG32(4))
+    for dtype in (np.float16, np.float32, np.float64, "float64"):
+        layer = Linear(3, 2, rng=PCG32(4), dtype=dtype)
+        for p, q in zip(layer.parameters(), single.parameters(), strict=True):
+            assert p.dtype == dtype
+            assert np.array_equal(p.data, q.data.astype(dtype))
+    before = default_generator().state()
+    with pytest.raises(TypeError, match="Linear: wants a floating dtype, got int64"):
+        Linear(3, 2, dtype=np.int64)
+    assert default_generator().state() == before
+
+
+def test_randn() -> None:
+    draws = PCG32(0)
+    for x in (randn(2, 3), randn((2, 3)), randn([2, 3])):  # the default generator moves on
+        assert np.array_equal(x.data, draws.normal(0.0, 1.0, (2, 3)))
+        assert x.dtype == np.float32
+        assert not x.requires_grad
+    wide = randn(4, rng=PCG32(3), dtype=np.float64, requires_grad=True)
+    assert np.array_equal(wide.data, PCG32(3).normal(0.0, 1.0, 4, np.float64))
+    assert wide.requires_grad
+    assert randn().shape == randn(()).shape == ()
+    assert randn(0, 2).shape == (0, 2)
+    assert randn(np.int64(3)).shape == (3,)
+    with pytest.raises(TypeError, match="float32 or float64, got float16"):
+        randn(2, dtype=np.float16)
+    with pytest.raises(ValueError, match=r"shape: .* got -1"):
+        randn(2, -1)
+
+
 def test_init_keeps_the_scale() -> None:
     for d in (4, 16, 64, 256, 1024):
         rng = PCG32(d)
@@ -746,6 +885,13 @@ def test_dropout_validation() -> None:
     for p in (-0.1, 1.0, 1.5, math.nan):
         with pytest.raises(ValueError, match="0 <= p < 1, got"):
             Dropout(p)
+    for layer in (Dropout(0.1), Dropout(0.0), Dropout(0.1).eval()):
+        for whole in (Tensor(np.arange(3)), Tensor(np.ones(3, bool))):
+            with pytest.raises(TypeError, match=r"floating-point x, got .*x\.astype\(np\.float32"):
+                layer(whole)
+        for array in (np.ones(3), [1.0]):
+            with pytest.raises(TypeError, match="Dropout: wants a Tensor for x, got a"):
+                layer(array)
 
 
 class Classifier(Module):

@@ -1,5 +1,5 @@
 # Tangled from book/0-foundations/L0.5-training.md
-"""L0.5 Training: cross-entropy, AdamW, clipping of gradients, a learning-rate schedule."""
+"""L0.5 Training: cross-entropy, AdamW, SGD, clipping of gradients, a learning-rate schedule."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
