@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from tinyllm.num.pcg32 import PCG32 as PCG32
     from tinyllm.num.pcg32 import manual_seed as manual_seed
     from tinyllm.tensor import Tensor as Tensor
+    from tinyllm.tensor import arange as arange
     from tinyllm.tensor import concatenate as concatenate
     from tinyllm.tensor import no_grad as no_grad
+    from tinyllm.tensor import ones as ones
     from tinyllm.tensor import stack as stack
+    from tinyllm.tensor import where as where
+    from tinyllm.tensor import zeros as zeros
     from tinyllm.train import SGD as SGD
     from tinyllm.train import AdamW as AdamW
     from tinyllm.train import cross_entropy as cross_entropy
@@ -38,6 +42,10 @@ _HOME = {
     "Tensor": "tinyllm.tensor",
     "concatenate": "tinyllm.tensor",
     "stack": "tinyllm.tensor",
+    "where": "tinyllm.tensor",
+    "zeros": "tinyllm.tensor",
+    "ones": "tinyllm.tensor",
+    "arange": "tinyllm.tensor",
     "no_grad": "tinyllm.tensor",
     "Module": "tinyllm.nn",
     "ModuleList": "tinyllm.nn",
