@@ -307,6 +307,10 @@ class Sequential(ModuleList):
             x = layer(x)
         return x
 
+    def extra_repr(self) -> str:
+        functions = ((i, f) for i, f in enumerate(self) if not isinstance(f, Module))
+        return ", ".join(f"{i}: {getattr(f, '__name__', f)}" for i, f in functions)
+
 
 def randn(
     *shape: int | Sequence[int],

@@ -404,7 +404,10 @@ def _named(who: str, parameters: Parameters) -> list[tuple[str, Tensor]]:
         pair: Any = item if isinstance(item, tuple) and len(item) == 2 else (str(i), item)
         name, tensor = pair
         if not isinstance(tensor, Tensor):
-            raise TypeError(f"{who}: wants tensors or pairs of name and tensor, got {item!r}")
+            raise TypeError(
+                f"{who}: wants tensors or pairs of name and tensor, got {item!r}: for a module m "
+                "give m.parameters()"
+            )
         if id(tensor) in found:
             raise ValueError(
                 f"{who}: {found[id(tensor)][0]} and {name} are one tensor, which would count twice"

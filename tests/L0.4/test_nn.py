@@ -191,6 +191,9 @@ def test_sequential() -> None:
     model.append(lambda y: y * 2.0)
     assert np.array_equal(model(x).data, 2 * second(first(x).tanh()).data)
     assert Sequential()(x) is x
+    assert repr(Sequential(Linear(2, 3), Tensor.tanh, Linear(3, 4), Tensor.exp)) == (
+        "Sequential(1: tanh, 3: exp)\n  0: Linear(2 -> 3)\n  2: Linear(3 -> 4)"
+    )
     nested = Sequential(Sequential(first), ModuleList([second]))
     assert list(nested.state_dict())[::2] == ["0.0.weight", "1.0.weight"]
     wrong: tuple[Any, ...] = ([first, second], Linear, second.forward, 3, None)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tinyllm.nn import Linear, Module
+from tinyllm.nn import Linear, Module, Sequential
 from tinyllm.num.gradcheck import gradcheck
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor
@@ -443,7 +443,8 @@ def test_parameters_that_are_none(call):
     for single in (leaf(np.ones(2)), model, 3):
         with pytest.raises(TypeError, match=rf"got a {type(single).__name__}: .*m.parameters"):
             call(single)
-    for wrong in ([np.ones(2)], ["ab"], model.state_dict(), [("a", leaf(np.ones(2)), 0)]):
+    sequence = Sequential(Linear(2, 2))
+    for wrong in ([np.ones(2)], ["ab"], model.state_dict(), [("a", leaf(np.ones(2)), 0)], sequence):
         with pytest.raises(TypeError, match="wants tensors or pairs of name and tensor, got"):
             call(wrong)
 
