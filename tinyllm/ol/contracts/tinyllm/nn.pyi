@@ -32,10 +32,10 @@ class Module:
     What is assigned to an attribute is registered by what it is: a leaf `Tensor` that requires a
     gradient as a parameter, a `Module` as a submodule, a `PCG32` as a generator. A thing's path is
     the names that lead to it, joined by dots: ``layers.0.weight``. Order is the order of first
-    assignment (of `register_buffer`, for a buffer). None, or `del`, ends a registration; anything else under a registered name is a
-    TypeError. A list, tuple, set or dict that holds such things is a TypeError as soon as members
-    are listed (by any method below but `forward` and `extra_repr`), and a module inside itself a
-    ValueError. No `super().__init__()` is needed.
+    assignment (for a buffer, of `register_buffer`). None, or `del`, ends a registration; anything
+    else under a registered name is a TypeError. A list, tuple, set or dict that holds such things is
+    a TypeError as soon as members are listed (by any method below but `forward` and `extra_repr`),
+    and a module inside itself a ValueError. No `super().__init__()` is needed.
     """
 
     training: bool
