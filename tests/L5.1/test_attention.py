@@ -1,6 +1,7 @@
 # Tangled from book/5-transformer/L5.1-attention.md
 """Tests of L5.1, scaled dot-product attention."""
 
+import itertools
 import tracemalloc
 from functools import partial
 
@@ -435,6 +436,37 @@ def test_leading_axes_broadcast(way):
     assert_close(found, wanted)
 
 
+LEADS = {"none": (), "b": (2, 1), "h": (3,), "bh": (2, 3)}
+
+
+@every_way
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("leads", [*itertools.product(LEADS, repeat=3)], ids="-".join)
+def test_leading_axes_against_torch(way, masked, leads):
+    """Whichever of q, k and v have them."""
+    sizes = ((5, 4), (7, 4), (7, 6))
+    arrays = [
+        draw(*LEADS[lead], *size, seed=size[0] + size[1])
+        for lead, size in zip(leads, sizes, strict=True)
+    ]
+    whole = np.broadcast_shapes(*(LEADS[lead] for lead in leads))
+    mask = (draw(*whole, 5, 7, seed=8) > -0.5) | np.eye(5, 7, dtype=bool)
+    grad = draw(*whole, 5, 6, seed=9)
+    q, k, v = (torch.tensor(x, requires_grad=True) for x in arrays)
+    scores = q @ k.mT / 2
+    if masked:
+        scores = scores.masked_fill(~torch.tensor(mask), -torch.inf)
+    weights = scores.softmax(-1)
+    out = weights @ v
+    out.backward(torch.tensor(grad))
+    wanted = [x.detach().numpy() for x in (out, q.grad, k.grad, v.grad)]
+    assert_close(run(way, *arrays, grad, mask if masked else None), wanted)
+    seen = attend(*map(Tensor, arrays), mask if masked else None)[1].data
+    wanted = np.broadcast_to(weights.detach().numpy(), (*whole, 5, 7))
+    assert seen.shape == wanted.shape
+    np.testing.assert_allclose(seen, wanted, rtol=1e-12, atol=1e-15)
+
+
 @pytest.mark.parametrize("kind", ["open", "causal"])
 def test_packed(kind):
     q, k, v, grad = inputs((2, 3), 6, 6, 4, 4)
@@ -527,6 +559,15 @@ def test_mask_error_names_both_conventions(way):
         way(q, k, v, np.ones((3, 7), bool))
     with pytest.raises(TypeError, match="int64"):
         way(Tensor(np.ones((2, 4), np.int64)), k, v)
+    for name, arrays in (("q", (q.data, k, v)), ("k", (q, None, v)), ("v", (q, k, [[1.0]]))):
+        with pytest.raises(TypeError, match=f"wants a Tensor for {name}"):
+            way(*arrays)
+    with pytest.raises(TypeError, match="wants a Tensor for qkv"):
+        attention_packed(np.ones((3, 4, 5)))
+    with pytest.raises(TypeError, match="wants a Tensor for scores"):
+        masked_softmax(np.ones((3, 4)))
+    with pytest.raises(TypeError, match="floating-point scores, got int64"):
+        masked_softmax(Tensor(np.ones((3, 4), np.int64)), np.eye(3, 4, dtype=bool))
     with pytest.raises(ValueError, match="3H"):
         attention_packed(Tensor(np.ones((2, 4, 5, 6))))
     with pytest.raises(ValueError, match="rows=0"):

@@ -98,6 +98,17 @@ def test_combine_gives_three_axes_a_head_axis():
             np.testing.assert_array_equal(combined[b, 0], per_sequence[b] & padding[b, 0])
 
 
+def test_combine_takes_what_attention_takes():
+    keys, causal = np.array([True, False, True, True]), causal_mask(4)
+    for mask in (keys, keys[None], keys[None, None], keys[None, None, None]):
+        combined = combine_masks(mask, causal)
+        assert combined.shape == (1, 1, 4, 4)
+        np.testing.assert_array_equal(combined[0, 0], causal & keys)
+    padding = padding_mask([4, 2, 3], 4)
+    np.testing.assert_array_equal(combine_masks(padding[:, 0], causal), padding & causal)
+    np.testing.assert_array_equal(combine_masks(True, causal), causal[None, None])
+
+
 def test_combine_of_nothing():
     assert combine_masks() is None
     assert combine_masks(None, None) is None
@@ -108,8 +119,8 @@ def test_combine_of_nothing():
 def test_mask_errors():
     with pytest.raises(TypeError, match=r"True = may attend; got float64.*from_torch_attn_mask"):
         combine_masks(np.ones((3, 3)))
-    with pytest.raises(ValueError, match=r"\[3\]"):
-        combine_masks(np.ones(3, bool))
+    with pytest.raises(ValueError, match=r"\[1, 1, 1, 3, 3\]"):
+        combine_masks(np.ones((1, 1, 1, 3, 3), bool))
     with pytest.raises(ValueError, match=r"\[3, 3\], \[4, 4\]"):
         combine_masks(causal_mask(3), causal_mask(4))
     with pytest.raises(ValueError, match="from 0 to Tk=3"):

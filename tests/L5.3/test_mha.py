@@ -1,6 +1,7 @@
 # Tangled from book/5-transformer/L5.3-multi-head-attention.md
 """Tests of L5.3, multi-head attention. The oracle is torch.nn.MultiheadAttention."""
 
+import itertools
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tinyllm.nn import Linear, Module
 from tinyllm.num.gradcheck import gradcheck
 from tinyllm.num.pcg32 import PCG32, default_generator, manual_seed
 from tinyllm.tensor import Tensor
@@ -436,6 +438,23 @@ def test_mask_shapes_agree(path, kind):
         np.testing.assert_allclose(path(mha, q, kv, mask).data, wanted, rtol=1e-12)
         np.testing.assert_allclose(mha.attend(q, kv, mask)[1].data, weights, rtol=1e-12)
 
+    padding = np.arange(Tk) < np.array([Tk, 2, 1])[:, None, None]  # [B, 1, Tk]
+    wanted = formula(mha, x_q, x_kv, np.broadcast_to(padding[:, None], full.shape))[0]
+    for mask in (padding, padding[:, None]):
+        np.testing.assert_allclose(path(mha, q, kv, mask).data, wanted, rtol=1e-12)
+
+    keys = np.arange(Tk) != 1  # [Tk]
+    wanted = formula(mha, x_q, x_kv, np.broadcast_to(keys, full.shape))[0]
+    for mask in (keys, keys[None], keys[None, None], keys[None, None, None]):
+        np.testing.assert_allclose(path(mha, q, kv, mask).data, wanted, rtol=1e-12)
+
+    queries = np.array([True, False, True, True])[:, None]  # [Tq, 1]: one query reads nothing
+    for mask in (queries, queries[None], queries[None, None]):
+        out = path(mha, q, kv, mask).data
+        np.testing.assert_array_equal(out[:, 1], np.tile(mha.out_proj.bias.data, (B, 1)))
+        whole = path(mha, q, kv).data
+        np.testing.assert_allclose(out[:, [0, 2, 3]], whole[:, [0, 2, 3]], rtol=1e-12)
+
     shared = per_sequence[0]  # [Tq, Tk]
     wanted = formula(mha, x_q, x_kv, np.broadcast_to(shared, full.shape))[0]
     for mask in (shared, shared[None], shared[None, None], np.repeat(shared[None], B, 0)):
@@ -446,24 +465,30 @@ def test_mask_shapes_agree(path, kind):
         wanted = formula(mha, x_q, x_kv, per_head)[0]
         np.testing.assert_allclose(path(mha, q, kv, mask).data, wanted, rtol=1e-12)
 
-    padding = np.arange(Tk) < np.array([Tk, 2, 1])[:, None, None, None]  # [B, 1, 1, Tk]
-    wanted = formula(mha, x_q, x_kv, np.broadcast_to(padding, full.shape))[0]
-    np.testing.assert_allclose(path(mha, q, kv, padding).data, wanted, rtol=1e-12)
-
 
 def test_head_mask():
     mha = MultiHeadAttention(6, 3)
-    assert mha.head_mask(None, 2, 4, 5) is None
-    for shape in ((4, 5), (2, 4, 5), (1, 4, 5), (2, 3, 4, 5), (2, 1, 1, 5), (1, 3, 4, 1)):
-        mask = draw(*shape) > 0
-        found = mha.head_mask(mask, 2, 4, 5)
+    B, H, Tq, Tk = whole = (2, 3, 4, 5)
+    assert mha.head_mask(None, B, Tq, Tk) is None
+    accepted = [(), (1,), (Tk,), *itertools.product((1, Tq), (1, Tk))]
+    accepted += [*itertools.product((1, B), (1, Tq), (1, Tk))]
+    accepted += [*itertools.product((1, B), (1, H), (1, Tq), (1, Tk))]
+    for shape in accepted:
+        mask = np.asarray(draw(*shape) > 0)
+        found = mha.head_mask(mask, B, Tq, Tk)
         assert found.dtype == np.bool_
-        assert np.broadcast_shapes(found.shape, (2, 3, 4, 5)) == (2, 3, 4, 5)
-        wide = mask[:, None] if mask.ndim == 3 else mask
-        for given, wanted in zip(
-            np.broadcast_to(found, (2, 3, 4, 5)), np.broadcast_to(wide, (2, 3, 4, 5)), strict=True
-        ):
-            np.testing.assert_array_equal(given, wanted)
+        assert np.shares_memory(found, mask)
+        axes = {2: "qk", 3: "bqk", 4: "bhqk"}.get(len(shape), "k"[: len(shape)])
+        for place in itertools.product(*map(range, whole)):
+            at = dict(zip("bhqk", place, strict=True))
+            own = tuple(at[a] if n > 1 else 0 for a, n in zip(axes, shape, strict=True))
+            assert np.broadcast_to(found, whole)[place] == mask[own]
+    for shape in itertools.chain.from_iterable(
+        itertools.product((1, 2, 3, 4, 5, 6), repeat=n) for n in range(4)
+    ):
+        if shape not in accepted:
+            with pytest.raises(ValueError, match="wants"):
+                mha.head_mask(np.ones(shape, bool), B, Tq, Tk)
 
 
 @both_paths
@@ -527,6 +552,104 @@ def test_forward_equals_attend(kind, bias):
                     mha.dropout_rng = PCG32(5)
                     results.append(run(path, mha, x_q, x_kv, grad, mask))
                 assert_close(*results, tolerance=1e-11)
+
+
+class Adapted(Module):
+    """A projection with an adapter of rank 1 beside it, whose numbers are to be trained."""
+
+    def __init__(self, base):
+        self.base = base
+        d_out, d_in = base.weight.shape
+        self.down, self.up = Linear(d_in, 1, bias=False), Linear(1, d_out, bias=False)
+        for p in (*self.down.parameters(), *self.up.parameters()):
+            p.data = draw(*p.shape, seed=11)
+
+    def forward(self, x):
+        return self.base(x) + self.up(self.down(x))
+
+    def product(self):
+        return self.up.weight.data @ self.down.weight.data
+
+
+class Doubled(Linear):
+    """A subclass that does more with the same parameters."""
+
+    def forward(self, x):
+        return super().forward(x) * 2.0
+
+
+def doubled(mha, plain, name):
+    base = getattr(mha, name)
+    other = Doubled(*reversed(base.weight.shape))
+    other.weight, other.bias = base.weight, base.bias
+    setattr(mha, name, other)
+    for p in getattr(plain, name).parameters():
+        p.data = 2 * p.data
+
+
+def adapted(mha, plain, name):
+    setattr(mha, name, Adapted(getattr(mha, name)))
+    getattr(plain, name).weight.data += getattr(mha, name).product()
+
+
+def patched(mha, plain, name):
+    layer = getattr(mha, name)
+    layer.forward = lambda x: Linear.forward(layer, x) * 2.0
+    for p in getattr(plain, name).parameters():
+        p.data = 2 * p.data
+
+
+@both_paths
+@pytest.mark.parametrize("kind", ["self", "cross"])
+@pytest.mark.parametrize("change", [doubled, adapted, patched])
+@pytest.mark.parametrize("name", ["q_proj", "k_proj", "v_proj", "out_proj"])
+def test_projections_are_called(path, kind, change, name):
+    mha, plain = module(), module()
+    x_q = draw(2, 4, 8)
+    x_kv = x_q if kind == "self" else draw(2, 5, 8, seed=2)
+    change(mha, plain, name)
+    for mask in (None, np.tri(4, x_kv.shape[1], dtype=bool)):
+        grad = draw(2, 4, 8, seed=3)
+        found = run(path, mha, x_q, x_kv, grad, mask)
+        wanted = run(path, plain, x_q, x_kv, grad, mask)
+        for part in ("out", "x_q", "x_kv"):
+            np.testing.assert_allclose(found[part], wanted[part], rtol=1e-11, atol=1e-12)
+    if change is adapted:  # and the adapter learns
+        for side in ("down", "up"):
+            assert (found[f"{name}.{side}.weight"] != 0).any()
+
+
+@both_paths
+@pytest.mark.parametrize("kind", ["self", "cross"])
+def test_projections_of_different_kinds(path, kind):
+    x_q, grad = draw(2, 4, 8), draw(2, 4, 8, seed=3)
+    x_kv = x_q if kind == "self" else draw(2, 5, 8, seed=2)
+    for names in (["k_proj"], ["q_proj", "v_proj"], ["out_proj"], ["k_proj", "out_proj"]):
+        mha, plain = module(), module()
+        for name in names:
+            getattr(mha, name).bias = None
+            getattr(plain, name).bias.data[...] = 0
+        found = run(path, mha, x_q, x_kv, grad)
+        wanted = run(path, plain, x_q, x_kv, grad)
+        assert_close(found, {name: wanted[name] for name in found})
+    mha, wanted = module(), run(path, module(), x_q, x_kv, grad)
+    mha.v_proj.weight.requires_grad = mha.k_proj.bias.requires_grad = False
+    found = run(path, mha, x_q, x_kv, grad)
+    for name in ("v_proj.weight", "k_proj.bias"):
+        assert found.pop(name) is None
+        del wanted[name]
+    assert_close(found, wanted)
+    mha.k_proj.astype(np.float32)
+    assert run(path, mha, x_q, x_kv, grad)["out"].dtype == np.float64
+    mha.k_proj.weight = mha.q_proj.weight  # one matrix for both
+    mha.k_proj.bias = mha.q_proj.bias
+    plain = module()
+    plain.v_proj.load_state_dict(mha.v_proj.state_dict())
+    plain.k_proj.load_state_dict(mha.q_proj.state_dict())
+    found, wanted = (run(path, m, x_q, x_kv, grad) for m in (mha, plain))
+    for part in ("weight", "bias"):
+        both = wanted[f"q_proj.{part}"] + wanted[f"k_proj.{part}"]
+        np.testing.assert_allclose(found[f"q_proj.{part}"], both, rtol=1e-11, atol=1e-13)
 
 
 @both_paths
@@ -695,10 +818,26 @@ def test_load_packed_in_proj_refuses_what_does_not_fit():
     ):
         with pytest.raises(ValueError, match=message):
             mha.load_packed_in_proj(*arrays)
-    with pytest.raises(ValueError, match="bias=False"):
-        module(d=6, H=2, bias=False).load_packed_in_proj(np.ones((18, 6)), np.ones(18))
     for name, x in mha.state_dict().items():
         np.testing.assert_array_equal(x, before[name])
+
+    whisper = module(d=6, H=2)
+    whisper.k_proj.bias = None
+    adapted = module(d=6, H=2)
+    adapted.v_proj = Adapted(adapted.v_proj)
+    for odd, bias, absent in (
+        (module(d=6, H=2, bias=False), np.ones(18), "q_proj.bias"),
+        (whisper, np.ones(18), "k_proj.bias"),
+        (adapted, None, "v_proj.weight"),
+    ):
+        before = odd.state_dict()
+        with pytest.raises(ValueError, match=f"not in the model: {absent}"):
+            odd.load_packed_in_proj(np.ones((18, 6)), bias)
+        for name, x in odd.state_dict().items():
+            np.testing.assert_array_equal(x, before[name])
+    weight = draw(18, 6)
+    whisper.load_packed_in_proj(weight)
+    np.testing.assert_array_equal(whisper.k_proj.weight.data, weight[6:12])
 
 
 def test_state_dict_round_trip():
@@ -836,25 +975,29 @@ def test_validation():
             for x in (x_q, x_kv):
                 assert str(list(x.shape)) in str(error.value)
 
+        for x_q, x_kv, name in (
+            (good, Tensor(good), "x_q"),
+            (Tensor(good), good, "x_kv"),
+            (good.tolist(), None, "x_q"),
+        ):
+            with pytest.raises(TypeError, match=f"wants a Tensor for {name}"):
+                path(mha, x_q, x_kv)
+
         x = Tensor(good)
         for shape in (
-            (3,),
-            (1,),
+            (2,),
             (2, 3),
-            (1, 3),
             (3, 4),
             (2, 3, 4),
             (3, 3, 3),
-            (2, 1, 3),
             (2, 3, 3, 3),
             (3, 1, 3, 3),
             (2, 2, 3, 3, 1),
             (1, 2, 2, 3, 3),
-            (),
         ):
-            with pytest.raises(ValueError, match="wants a mask") as error:
+            with pytest.raises(ValueError, match="wants up to two axes") as error:
                 path(mha, x, x, np.ones(shape, bool))
-            assert f"got {list(shape)}" in str(error.value)
+            assert f"got a mask {list(shape)}" in str(error.value)
             for wanted in ("[3, 3]", "[2, 3, 3]", "[2, 2, 3, 3]"):
                 assert wanted in str(error.value)
         for mask in (np.ones((3, 3)), np.ones((3, 3), int), np.zeros((2, 3, 3), np.float32)):

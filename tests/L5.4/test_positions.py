@@ -88,6 +88,14 @@ def test_repeated_tokens_add_up():
         assert (table.grad[4:] == 0).all()
 
 
+def test_many_half_gradients_add_up():
+    for V in (4, 400):
+        table = leaf(np.zeros((V, 1), np.float16))
+        embed(table, np.zeros(5000, int)).backward(np.ones((5000, 1), np.float16))
+        assert table.grad.dtype == np.float16
+        assert table.grad[0] == 5000
+
+
 def test_garbage_gradients_stay_in_their_row():
     for garbage in (np.nan, np.inf):
         for V in (4, 400):
@@ -326,6 +334,17 @@ def test_validation():
     for shape in [(4,), (2, 3)]:
         with pytest.raises(ValueError, match="with dh even"):
             rotary(Tensor(np.zeros(shape)))
+    for place, who in (
+        (SinusoidalPositions(4), "positions"),
+        (LearnedPositions(9, 4), "positions"),
+        (rotary, "rotary"),
+    ):
+        with pytest.raises(TypeError, match=f"{who}: wants a Tensor for x, got a ndarray"):
+            place(np.zeros((2, 4)))
+        with pytest.raises(TypeError, match=r"floating-point vectors .* got int64: embed"):
+            place(Tensor(np.zeros((2, 4), np.int64)))
+    with pytest.raises(TypeError, match="embed: wants a Tensor for table, got a ndarray"):
+        embed(np.zeros((2, 4)), [0])
 
 
 def test_rotary_scores_depend_on_distance():

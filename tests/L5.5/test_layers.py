@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tinyllm.autograd import no_grad
+from tinyllm.nn import Module
 from tinyllm.num.gradcheck import gradcheck
 from tinyllm.num.pcg32 import PCG32, default_generator, manual_seed
 from tinyllm.tensor import Tensor
@@ -26,6 +27,7 @@ from tinyllm.xfmr.layers import (
     relu,
 )
 from tinyllm.xfmr.masks import causal_mask, combine_masks, padding_mask
+from tinyllm.xfmr.mha import MultiHeadAttention
 
 
 @pytest.fixture(autouse=True)
@@ -47,13 +49,13 @@ def close(ours, theirs, tolerance=1e-12):
     np.testing.assert_allclose(ours, theirs, rtol=tolerance, atol=tolerance)
 
 
-def same_as_torch(function, oracle, *arrays, tolerance=1e-12):
+def same_as_torch(function, oracle, *arrays, tolerance=1e-12, grad=None):
     """Values and gradients of a function of tensors and of torch's."""
     ours = [leaf(x) for x in arrays]
     theirs = [torch.tensor(x, requires_grad=True) for x in arrays]
     out, want = function(*ours), oracle(*theirs)
     close(out.data, want, tolerance)
-    cotangent = np.asarray(normal(*out.shape, seed=9))
+    cotangent = np.asarray(normal(*out.shape, seed=9)) if grad is None else grad
     out.backward(cotangent)
     want.backward(torch.tensor(cotangent))
     for mine, its in zip(ours, theirs, strict=True):
@@ -211,6 +213,47 @@ def test_layer_norm_far_from_zero():
     close(abs(y.data), np.ones((1, 64)), 0.3)  # 300 squared is no float16
 
 
+@pytest.mark.parametrize("eps", [1e-5, 1e-12])
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8"])
+def test_layer_norm_of_any_size(dtype, eps):
+    """Against the formula in more digits than the numbers have; rows of all sizes in one batch."""
+    largest = np.finfo(dtype).max
+    sizes = {
+        "f2": [1e-3, 1.0, 300.0, largest],
+        "f4": [1e-38, 1e-30, 1e-10, 1.0, 1e10, 1e18, 1e19, 1e25, 1e38, largest],
+        "f8": [1e-300, 1e-160, 1.0, 1e150, 1e155, 1e300, largest],
+    }[dtype]
+    unit = np.clip(normal(len(sizes), 6) / 3, -1, 1)
+    unit[:, 0], unit[:, 1] = 1, -1
+    x = leaf((unit * np.array(sizes)[:, None]).astype(dtype))
+    w, b = (leaf(normal(6, seed=s).astype(dtype)) for s in (1, 2))
+    grad = normal(len(sizes), 6, seed=3).astype(dtype)
+    y = layer_norm(x, w, b, eps)
+    y.backward(grad)
+    assert y.dtype == x.grad.dtype == dtype
+
+    exact = [v.astype(np.longdouble) for v in (x.data, w.data, b.data, grad)]
+    rows, scale, shift, g = exact
+    centred = rows - rows.mean(axis=1, keepdims=True)
+    deviation = np.sqrt((centred**2).mean(axis=1, keepdims=True) + np.longdouble(eps))
+    hat, h = centred / deviation, g * scale
+    h_mean, h_hat = h.mean(axis=1, keepdims=True), (h * hat).mean(axis=1, keepdims=True)
+    tolerance = {"f2": 1e-2, "f4": 1e-5, "f8": 1e-13}[dtype]
+    close(y.data, hat * scale + shift, tolerance)
+    close(w.grad, (g * hat).sum(axis=0), 5 * tolerance)
+    want = (h - h_mean - hat * h_hat) / deviation
+    top = abs(want).max(axis=1, keepdims=True) + np.finfo(dtype).tiny
+    close((x.grad / top).astype("f8"), (want / top).astype("f8"), 10 * tolerance)
+    alone = [layer_norm(Tensor(row), w, b, eps).data for row in x.data]
+    np.testing.assert_allclose(y.data, alone, rtol=tolerance, atol=tolerance)
+    for bad in (np.nan, np.inf):
+        x.data[0, 2] = bad
+        with np.errstate(invalid="ignore"):
+            spoilt = layer_norm(x, w, b, eps).data
+        assert np.isnan(spoilt[0]).all()
+        assert (spoilt[1:] == y.data[1:]).all()
+
+
 def test_gelu_against_torch():
     for x in (normal(3, 5) * 3, np.linspace(-40, 40, 4001), np.array(0.0), np.zeros((0, 2))):
         same_as_torch(gelu, torch.nn.functional.gelu, x)
@@ -265,7 +308,20 @@ def test_relu():
     assert y.data[:5].tolist() == [0, 0, 0, 3, np.inf]
     assert np.isnan(y.data[5])
     y.backward(np.arange(1.0, 7.0))
-    assert x.grad[:5].tolist() == [0, 0, 0, 4, 5]
+    assert x.grad.tolist() == [0, 0, 0, 4, 5, 6]
+    numbers = np.repeat([-np.inf, -1.0, 0.0, 1.0, np.inf, np.nan], 3)
+    same_as_torch(relu, torch.relu, numbers, grad=np.tile([1.0, 0.0, -1.0], 6))
+
+
+def test_activations_of_extreme_numbers():
+    for dtype, sizes in (("f4", [40, 1e3, 1e18, 1e20, 3e38]), ("f8", [40, 1e3, 1e160, 1e308])):
+        numbers = np.array([sign * size for size in sizes for sign in (1, -1)], dtype)
+        for function in (relu, gelu, gelu_tanh):
+            x = leaf(numbers)
+            y = function(x)
+            y.backward(np.ones_like(numbers))
+            assert (y.data == np.maximum(numbers, 0)).all()
+            assert (x.grad == (numbers > 0)).all()
 
 
 def test_feed_forward_against_torch():
@@ -432,7 +488,9 @@ def test_token_by_token(norm_first):
     decoder = double(Decoder(2, D, H, FF, norm_first=norm_first))
     memory, source = Tensor(normal(B, TS, D)), padding_mask([7, 3, 1], TS)
     y, other = normal(B, TT, D, seed=1), normal(B, TT, D, seed=2)
-    for mask in (None, source, source[:1]):
+    per_head = np.ones((B, H, 1, TS), bool)
+    per_head[1, 0, :, 2:] = False
+    for mask in (None, source, source[:1], source[:, 0], source[0, 0, 0], per_head):
         want = decoder(Tensor(y), memory, causal_mask(TT), mask).data
         for pieces in ([1] * TT, [TT], [2, 1, TT - 3], [TT - 1, 1]):
             cache, at = decoder.begin(memory, mask), 0
@@ -458,6 +516,58 @@ def test_token_by_token(norm_first):
         decoder.begin(memory, causal_mask(TS))
     with pytest.raises(TypeError, match="a mask is bool here"):
         decoder.begin(memory, np.ones((B, 1, 1, TS)))
+    with pytest.raises(TypeError, match="select: wants integers, got float64"):
+        start.select([0.7, 1.2])
+
+
+class Halved(Module):
+    """A module around another."""
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def forward(self, *args):
+        return self.inner(*args) * 0.5
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_modules_in_place_of_projections_are_called_token_by_token(norm_first):
+    decoder = double(Decoder(2, D, H, FF, norm_first=norm_first))
+    for layer in decoder.layers:
+        for attention in (layer.self_attention, layer.cross_attention):
+            for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
+                setattr(attention, name, Halved(getattr(attention, name)))
+        layer.feed_forward = Halved(layer.feed_forward)
+        layer.norm1 = Halved(layer.norm1)
+    memory, y = Tensor(normal(B, TS, D)), normal(B, TT, D, seed=1)
+    want, cache = decoder(Tensor(y), memory, causal_mask(TT)).data, decoder.begin(memory)
+    for t in range(TT):
+        out, cache = decoder.extend(Tensor(y[:, t : t + 1]), cache)
+        close(out.data, want[:, t : t + 1])
+
+
+def test_a_layer_of_one_s_own_is_called():
+    x, memory = Tensor(normal(B, TT, D)), Tensor(normal(B, TS, D, seed=1))
+    for stack, inputs in ((Encoder(2, D, H, FF), (x,)), (Decoder(2, D, H, FF), (x, memory))):
+        stack.norm = None
+        setattr(stack.layers, "1", Halved(stack.layers[1]))
+        halves = stack(*inputs).data
+        setattr(stack.layers, "1", stack.layers[1].inner)
+        close(halves, stack(*inputs).data / 2)
+
+    class Rotated(MultiHeadAttention):
+        def forward(self, x_q, x_kv, mask=None):
+            return super().forward(x_q, x_kv, mask)
+
+    for name in ("self_attention", "cross_attention"):
+        decoder = Decoder(2, D, H, FF)
+        setattr(decoder.layers[1], name, Rotated(D, H))
+        decoder(x, memory)
+        with pytest.raises(TypeError, match="Rotated with a forward of its own"):
+            decoder.begin(memory)
+    decoder.layers[0].forward = lambda *args: x
+    with pytest.raises(TypeError, match="DecoderLayer with a forward of its own"):
+        decoder.begin(memory)
 
 
 def test_cross_attention_reads_the_memory():
@@ -657,5 +767,25 @@ def test_validation():
             call()
     with pytest.raises(TypeError, match="bool"):
         EncoderLayer(D, H, FF)(Tensor(np.ones((2, 3, D), "f4")), np.ones((3, 3)))
+    floats, whole, array = Tensor(np.ones(4)), Tensor(np.ones(4, int)), np.ones((1, 2, D))
+    for call, message in [
+        (lambda: layer_norm(whole, floats, floats), "floating-point numbers for x, got int64"),
+        (lambda: layer_norm(floats, whole, floats), "for weight, got int64: convert with weight"),
+        (lambda: layer_norm(floats, floats, Tensor(np.ones(4, bool))), "for bias, got bool"),
+        (lambda: gelu(whole), "gelu: wants floating-point numbers for x, got int64"),
+        (lambda: gelu_tanh(whole), "gelu_tanh: wants floating-point numbers for x, got int64"),
+        (lambda: layer_norm(array, floats, floats), "layer_norm: wants a Tensor for x"),
+        (lambda: layer_norm(floats, None, None), "layer_norm: wants a Tensor for weight"),
+        (lambda: relu(array), "relu: wants a Tensor for x, got a ndarray"),
+        (lambda: gelu(2.0), "gelu: wants a Tensor for x, got a float"),
+        (lambda: gelu_tanh([1.0]), "gelu_tanh: wants a Tensor for x, got a list"),
+        (lambda: LayerNorm(D)(array), "layer_norm: wants a Tensor for x"),
+        (lambda: EncoderLayer(D, H, FF)(array), "wants a Tensor for x"),
+        (lambda: EncoderLayer(D, H, FF, norm_first=False)(array), "wants a Tensor for x_q"),
+        (lambda: DecoderLayer(D, H, FF)(Tensor(array), array), "wants a Tensor for x_kv"),
+        (lambda: Decoder(1, D, H, FF).begin(array), "Decoder.begin: wants a Tensor for memory"),
+    ]:
+        with pytest.raises(TypeError, match=message):
+            call()
     assert "norm1: LayerNorm(8, eps=1e-05)" in repr(EncoderLayer(D, H, FF))
     assert "FeedForward(relu)" in repr(EncoderLayer(D, H, FF))

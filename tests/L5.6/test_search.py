@@ -3,6 +3,7 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -215,11 +216,20 @@ def test_log_softmax():
 
 
 def test_validation():
-    for width, length, alpha in [(0, 3, 1.0), (2, 0, 1.0), (2, 3, -1.0)]:
-        with pytest.raises(
-            ValueError, match=f"got width={width}, max_length={length}, alpha={alpha}"
-        ):
+    for width, length, alpha in [
+        (0, 3, 1.0),
+        (2, 0, 1.0),
+        (2, 3, -1.0),
+        (2, 1, -1.0),
+        (2, 3, math.nan),
+        (2, 3, math.inf),
+        (2, 3, 1e308),
+    ]:
+        message = f"got width={width}, max_length={length}, alpha={alpha}"
+        with pytest.raises(ValueError, match=re.escape(message)):
             beam_search(by_table, 1, start=3, end=2, max_length=length, width=width, alpha=alpha)
+    steep = beam_search(by_table, 1, start=3, end=2, max_length=3, width=2, alpha=600.0)[0]
+    assert all(-math.inf < h.score <= 0 for h in steep)
     for answer, message in [
         (np.full((1, 3), np.nan), "no log-probabilities"),
         (np.array([[0.5, -1.0, -2.0]]), "no log-probabilities"),

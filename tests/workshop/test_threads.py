@@ -95,6 +95,76 @@ def test_without_threadpoolctl_the_caller_does_everything(monkeypatch):
     assert np.array_equal(column_sums(a), np.ones(3))
 
 
+def test_what_is_called_in_the_middle_of_the_work_does_not_wait_for_itself():
+    """A finalizer, say, that runs where the lock is held: by a thread of the work, or by the caller."""
+    done = []
+
+    def more():
+        in_threads(done.append, [1, 2], worth_it=True)
+
+    def outer():
+        with threadpool_limits(2):
+            in_threads(lambda part: more(), [1, 2], worth_it=True)
+            with threads._blas_lock:
+                more()
+
+    thread = threading.Thread(target=outer, daemon=True)
+    thread.start()
+    thread.join(timeout=60)
+    assert sorted(done) == [1, 1, 1, 2, 2, 2]
+
+
+EXIT = """
+import atexit, threading, weakref
+import numpy as np
+from threadpoolctl import threadpool_limits
+from tinyllm import MultiHeadAttention, Tensor
+from tinyllm.num import threads
+from tinyllm.xfmr import attention
+
+threads.WORTH_SHARING = attention.WORTH_SHARING = attention.BLOCK = 1
+threadpool_limits(2)
+mha, x = MultiHeadAttention(8, 2), Tensor(np.ones((3, 5, 8), np.float32), requires_grad=True)
+
+
+class Last:
+    def __del__(self):
+        step("a finalizer")
+
+
+def step(who):
+    x.grad = None
+    out = mha(x, x)
+    out.backward(np.ones(out.shape, np.float32))
+    print(who, threads._blas_threads(), bool(np.array_equal(out.data, first.data)))
+
+
+first = mha(x, x)
+if WARM:
+    step("the program")
+last = Last()
+atexit.register(step, "atexit")
+weakref.finalize(last, step, "weakref")
+"""
+
+
+@pytest.mark.parametrize("warm", [True, False])
+def test_work_at_the_interpreter_s_end_is_the_caller_s(warm):
+    done = subprocess.run(
+        [sys.executable, "-c", EXIT.replace("WARM", str(warm))],
+        timeout=60,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stderr == ""
+    assert done.returncode == 0
+    said = done.stdout.splitlines()
+    assert sorted(said) == sorted(
+        f"{who} 2 True" for who in ["atexit", "weakref", "a finalizer", *["the program"] * warm]
+    )
+
+
 FORK = """
 import os, sys
 import numpy as np

@@ -10,7 +10,7 @@ import importlib
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import Any, TypeVar
 
@@ -38,8 +38,15 @@ def in_threads(work: Callable[[Part], object], parts: Sequence[Part], worth_it: 
             work(part)
         return
     with _blas_lock, _blas().limit(limits=1):
-        for _ in _pool(threads).map(work, parts):
-            pass  # raises what a thread raised
+        started = []
+        for part in parts:
+            try:
+                started.append(_pool(threads).submit(work, part))
+            except RuntimeError:  # no more threads: the interpreter is about to end
+                work(part)
+        wait(started)
+        for done in started:
+            done.result()  # raises what a thread raised
 
 
 def product(a: Array, b: Array) -> Array:
@@ -88,12 +95,12 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="tinyllm")
 
 
-_blas_lock = threading.Lock()  # two callers that both set the number would leave it at 1
+_blas_lock = threading.RLock()  # two callers that both set the number would leave it at 1
 
 
 def _after_fork() -> None:
     global _blas_lock
-    _blas_lock = threading.Lock()
+    _blas_lock = threading.RLock()
     _pool.cache_clear()
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tinyllm.autograd import record, unbroadcast
+from tinyllm.autograd import record, tensor_argument, unbroadcast
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.num.threads import in_threads
 from tinyllm.tensor import Tensor
@@ -54,13 +54,16 @@ def attend(
     given. With `dropout` > 0 weights are dropped at that rate, by draws from `rng`. Returns the
     output [..., Tq, dv] and the weights [..., Tq, Tk] before dropout, in the inputs' dtype;
     computed in float32 at least. A query that may read nothing has weights 0 and output 0.
-    TypeError for a mask that is not bool and inputs that are not floating point, ValueError for
+    TypeError for a mask that is not bool and inputs that are not floating-point tensors, ValueError for
     shapes that do not fit and a rate outside [0, 1). Vaswani et al. (2017), eq. 1.
     """
+    _must_be_tensors(q, k, v)
     shape, allowed, scale = _checked(q, k, v, mask, scale)
     drop = _dropout(dropout, rng, shape)
     dtype = np.result_type(q.dtype, k.dtype, v.dtype)
     q, k, v = (_cast(x, np.result_type(dtype, np.float32)) for x in (q, k, v))
+    if q.shape[:-2] != shape[:-2]:  # then v's alone may have these axes
+        q = q.broadcast_to(*shape[:-1], q.shape[-1])
     weights = masked_softmax(_scores(q, k, scale, allowed), allowed)  # [..., Tq, Tk]
     used = weights if drop is None else drop(weights)
     context = _context(used, v, allowed)  # [..., Tq, dv]
@@ -91,6 +94,9 @@ def masked_softmax(scores: Tensor, mask: ArrayLike | None = None) -> Tensor:
     row in which nothing is allowed is 0. What stands in the places that are not allowed does not
     matter, be it NaN.
     """
+    tensor_argument("masked_softmax", "scores", scores)
+    if scores.dtype.kind != "f":
+        raise TypeError(f"masked_softmax: wants floating-point scores, got {scores.dtype}")
     allowed = None if mask is None else _spread(bool_mask(mask), scores.shape)
     with _quiet(allowed):
         s = _select(allowed, scores.data, -np.inf)
@@ -154,6 +160,11 @@ def _cast(x: Tensor, dtype: np.dtype[Any]) -> Tensor:
     return x if x.dtype == dtype else x.astype(dtype)
 
 
+def _must_be_tensors(q: Tensor, k: Tensor, v: Tensor) -> None:
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        tensor_argument("attention", name, x)
+
+
 def _shapes(q: Tensor | Array, k: Tensor | Array, v: Tensor | Array) -> str:
     return f"q {list(q.shape)}, k {list(k.shape)}, v {list(v.shape)}"
 
@@ -173,7 +184,8 @@ def _checked(
         )
     if not q.dtype.kind == k.dtype.kind == v.dtype.kind == "f":
         raise TypeError(
-            f"attention: wants floating-point q, k and v, got {q.dtype}, {k.dtype} and {v.dtype}"
+            f"attention: wants floating-point q, k and v, got {q.dtype}, {k.dtype} and {v.dtype}: "
+            "convert with .astype(np.float32)"
         )
     lead = q.shape[:-2]
     if not lead == k.shape[:-2] == v.shape[:-2]:
@@ -287,6 +299,7 @@ def attention(
     time, by default chosen by the sizes; memory grows with Tq + Tk, not with Tq * Tk. Dao et al.
     (2022), appendix B.
     """
+    _must_be_tensors(q, k, v)
     shape, allowed, scale = _checked(q, k, v, mask, scale)
     drop = _dropout(dropout, rng, shape)
     run = _compute((q.data, k.data, v.data), shape, allowed, scale, drop, rows)
@@ -314,6 +327,7 @@ def attention_packed(
     qkv [..., 3H, T, d]: H heads of queries, H of keys, H of values. Returns [..., H, T, d]. The
     gradient is one array too. Other arguments and errors as for `attention`.
     """
+    tensor_argument("attention_packed", "qkv", qkv)
     if qkv.ndim < 3 or qkv.shape[-3] % 3:
         raise ValueError(f"attention_packed: wants [..., 3H, T, d], got {list(qkv.shape)}")
     n = qkv.shape[-3] // 3

@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tinyllm.autograd import is_recording, no_grad, record
+from tinyllm.autograd import is_recording, no_grad, record, tensor_argument
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
 from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor
-from tinyllm.xfmr.attention import attention, bool_mask
+from tinyllm.xfmr.attention import attention
 from tinyllm.xfmr.mha import MultiHeadAttention
 
 __all__ = [
@@ -44,9 +44,10 @@ Pair: TypeAlias = tuple[Array, Array]  # keys and values
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     """Each row normalised, then scaled and shifted: x [..., d], weight [d], bias [d] -> [..., d].
 
-    The variance is the biased one. Computed in float32 at least; one recorded operation. ValueError
-    for shapes that do not fit.
+    The variance is the biased one. Computed in float32 at least; one recorded operation. TypeError
+    for what is no floating-point tensor, ValueError for shapes that do not fit.
     """
+    _must_be_floating("layer_norm", x=x, weight=weight, bias=bias)
     d = x.shape[-1] if x.ndim else 0
     if d == 0 or weight.shape != (d,) or bias.shape != (d,):
         raise ValueError(
@@ -55,11 +56,8 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
         )
     dtype = np.result_type(x.dtype, weight.dtype, bias.dtype)
     rows = x.data.reshape(-1, d).astype(np.result_type(dtype, np.float32), copy=False)  # [N, d]
-    ones, scale = np.ones(d, rows.dtype), weight.data
-    normed = rows - ((rows @ ones) / d)[:, None]  # [N, d]
-    variance = np.einsum("nd,nd->n", normed, normed) / d  # [N]
-    inverse = (1.0 / np.sqrt(variance + eps)).astype(rows.dtype)[:, None]  # [N, 1]
-    normed *= inverse
+    normed, inverse = _normalised(rows, eps)  # [N, d], [N, 1]
+    scale = weight.data
     y = normed * scale
     y += bias.data  # eq. layer-norm
 
@@ -78,6 +76,39 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
         return d_x.reshape(x.shape), d_weight, d_bias
 
     return record(y.reshape(x.shape).astype(dtype, copy=False), (x, weight, bias), backward)
+
+
+def _normalised(rows: Array, eps: float) -> tuple[Array, Array]:
+    """Rows [N, d] with mean 0 and variance 1, and 1 / sqrt(variance + eps) of each [N, 1]."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        normed, inverse = _divided(rows, eps)
+    if not (inverse > 0).all():  # the square of a large number is infinite
+        largest = np.abs(rows).max(axis=1, keepdims=True)  # [N, 1]
+        exponents = np.where(inverse > 0, 0, np.frexp(largest)[1])
+        small = np.ldexp(rows.dtype.type(1), -exponents)
+        at_least = np.finfo(rows.dtype).tiny
+        normed, inverse = _divided(rows * small, np.maximum(eps * small * small, at_least))
+        inverse *= small
+    return normed, inverse
+
+
+def _divided(rows: Array, eps: Any) -> tuple[Array, Array]:
+    d = rows.shape[1]
+    normed = rows - ((rows @ np.ones(d, rows.dtype)) / d)[:, None]  # [N, d]
+    variance = (np.einsum("nd,nd->n", normed, normed) / d)[:, None]  # [N, 1]
+    inverse = (1.0 / np.sqrt(variance + eps)).astype(rows.dtype)
+    normed *= inverse
+    return normed, inverse
+
+
+def _must_be_floating(who: str, **arguments: Tensor) -> None:
+    for name, x in arguments.items():
+        tensor_argument(who, name, x)
+        if x.dtype.kind != "f":
+            raise TypeError(
+                f"{who}: wants floating-point numbers for {name}, got {x.dtype}: "
+                f"convert with {name}.astype(np.float32)"
+            )
 
 
 class LayerNorm(Module):
@@ -104,9 +135,13 @@ class LayerNorm(Module):
 
 
 def relu(x: Tensor) -> Tensor:
-    """max(0, x) of each number; the slope at 0 is 0."""
+    """max(0, x) of each number; the slope at 0 is 0. NaN stays NaN, and its gradient passes.
+
+    TypeError for what is no tensor.
+    """
+    tensor_argument("relu", "x", x)
     y = np.maximum(x.data, 0)  # eq. relu
-    return record(y, (x,), lambda grad: (grad * (y > 0),))
+    return record(y, (x,), lambda grad: (grad * ~(y <= 0),))
 
 
 _LOW = 1.0 / 14.0  # t of a = 26, beyond which e**(-a*a) is 0 in float64
@@ -140,7 +175,7 @@ def _normal(x: Array) -> tuple[Array, Array]:
     u += 1.0
     np.divide(2.0 / (1.0 - _LOW), u, out=u)
     u -= (1.0 + _LOW) / (1.0 - _LOW)
-    first, *rest = _ERFC[x.dtype.itemsize]
+    first, *rest = _ERFC[min(x.dtype.itemsize, 8)]
     below = np.full_like(u, first)
     for c in rest:
         below *= u
@@ -153,7 +188,10 @@ def _normal(x: Array) -> tuple[Array, Array]:
 
 
 def gelu(x: Tensor) -> Tensor:
-    """x Phi(x), with the exact normal distribution function, as BERT has it."""
+    """x Phi(x), with the exact normal distribution function, as BERT has it.
+
+    TypeError for what is no floating-point tensor.
+    """
 
     def block(part: Array, y: Array, slope: Array | None) -> None:
         below, density = _normal(part)
@@ -162,15 +200,18 @@ def gelu(x: Tensor) -> Tensor:
             np.multiply(part, density, out=slope)
             slope += below  # eq. gelu
 
-    return _by_blocks(x, block)
+    return _by_blocks("gelu", x, block)
 
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU by the hyperbolic tangent, as GPT-2 has it."""
+    """GELU by the hyperbolic tangent, as GPT-2 has it.
+
+    TypeError for what is no floating-point tensor.
+    """
     root = math.sqrt(2.0 / math.pi)
 
     def block(part: Array, y: Array, slope: Array | None) -> None:
-        square = part * part
+        square = np.minimum(part * part, 1e4)  # beyond x = 100 the result is x or 0
         t = np.tanh(part * (square * (0.044715 * root) + root))
         np.multiply(part, 0.5 + 0.5 * t, out=y)  # eq. gelu-tanh
         if slope is not None:
@@ -178,18 +219,22 @@ def gelu_tanh(x: Tensor) -> Tensor:
             np.multiply(0.5 * part * (1.0 - t * t), inner, out=slope)
             slope += 0.5 + 0.5 * t
 
-    return _by_blocks(x, block)
+    return _by_blocks("gelu_tanh", x, block)
 
 
-def _by_blocks(x: Tensor, function: Callable[[Array, Array, Array | None], None]) -> Tensor:
+def _by_blocks(
+    who: str, x: Tensor, function: Callable[[Array, Array, Array | None], None]
+) -> Tensor:
     """A function of each number and its slope, 32,768 numbers at a time, in float32 at least."""
+    _must_be_floating(who, x=x)
     dtype = np.result_type(x.dtype, np.float32)
     flat = x.data.reshape(-1).astype(dtype, copy=False)
     y = np.empty_like(flat)
     slope = np.empty_like(flat) if x.requires_grad and is_recording() else None
     for start in range(0, len(flat), 1 << 15):
         b = slice(start, start + (1 << 15))
-        function(flat[b], y[b], None if slope is None else slope[b])
+        with np.errstate(over="ignore"):  # squares
+            function(flat[b], y[b], None if slope is None else slope[b])
 
     def backward(grad: Array) -> tuple[Array]:
         assert slope is not None
@@ -275,6 +320,15 @@ def _read_cached(
     )
     context = attention(q, k, v, mask, scale=reader.scale)  # [N, H, n, dh]
     return reader.out_proj.forward(reader.merge_heads(context))
+
+
+def _must_be_called(module: Module, kind: type[Module]) -> None:
+    """TypeError for a `forward` of its own, which reading token by token would not call."""
+    if type(module).forward is not kind.forward or "forward" in vars(module):
+        raise TypeError(
+            f"Decoder.begin: a {type(module).__name__} with a forward of its own stands where a "
+            f"{kind.__name__} was, and reading token by token would not call it: use forward"
+        )
 
 
 class EncoderLayer(Module):
@@ -442,20 +496,19 @@ class Encoder(Module):
         self.norm = LayerNorm(d_model, eps) if wanted else None
         self.seed_generators(rng)
 
-    def _run(self, x: Tensor, mask: ArrayLike | None, weights: list[Tensor] | None) -> Tensor:
-        for layer in self.layers:
-            x = layer._run(x, mask, weights)
-        return x if self.norm is None else self.norm.forward(x)
-
     def forward(self, x: Tensor, mask: ArrayLike | None = None) -> Tensor:
         """[B, T, d_model] -> the same shape; the mask is every layer's."""
-        return self._run(x, mask, None)
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x if self.norm is None else self.norm.forward(x)
 
     def attend(self, x: Tensor, mask: ArrayLike | None = None) -> tuple[Tensor, list[Tensor]]:
         """The output of `forward`, and each layer's weights [B, H, T, T]."""
         weights: list[Tensor] = []
-        out = self._run(x, mask, weights)
-        return out, weights
+        for layer in self.layers:
+            x, seen = layer.attend(x, mask)
+            weights.append(seen)
+        return x if self.norm is None else self.norm.forward(x), weights
 
 
 def _count(who: str, n_layers: int) -> range:
@@ -482,8 +535,14 @@ class DecoderCache:
         return int(self._tokens[0][0].shape[1])
 
     def select(self, sequences: ArrayLike) -> DecoderCache:
-        """A cache of these sequences [M], each a number from 0 to N - 1 and as often as wanted."""
-        chosen = np.asarray(sequences, np.intp)
+        """A cache of these sequences [M], each a number from 0 to N - 1 and as often as wanted.
+
+        TypeError for what are no integers.
+        """
+        numbers = np.asarray(sequences)
+        if numbers.dtype.kind not in "iu" and numbers.size:
+            raise TypeError(f"select: wants integers, got {numbers.dtype}")
+        chosen = numbers.astype(np.intp)
         inputs, memory, mask = self._inputs[chosen], self._memory, self._mask
         if not np.array_equal(inputs, self._inputs):
             memory = [(k[chosen], v[chosen]) for k, v in memory]
@@ -518,18 +577,6 @@ class Decoder(Module):
         self.norm = LayerNorm(d_model, eps) if wanted else None
         self.seed_generators(rng)
 
-    def _run(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: ArrayLike | None,
-        memory_mask: ArrayLike | None,
-        weights: list[Tensor] | None,
-    ) -> Tensor:
-        for layer in self.layers:
-            x = layer._run(x, memory, mask, memory_mask, weights)
-        return x if self.norm is None else self.norm.forward(x)
-
     def forward(
         self,
         x: Tensor,
@@ -539,7 +586,9 @@ class Decoder(Module):
     ) -> Tensor:
         """x [B, Tt, d_model], memory [B, Ts, d_model] -> [B, Tt, d_model]; the masks are every
         layer's."""
-        return self._run(x, memory, mask, memory_mask, None)
+        for layer in self.layers:
+            x = layer(x, memory, mask, memory_mask)
+        return x if self.norm is None else self.norm.forward(x)
 
     def attend(
         self,
@@ -551,32 +600,42 @@ class Decoder(Module):
         """The output of `forward`, each layer's weights [B, H, Tt, Tt], and those of its
         cross-attention [B, H, Tt, Ts]."""
         weights: list[Tensor] = []
-        out = self._run(x, memory, mask, memory_mask, weights)
+        for layer in self.layers:
+            x, *seen = layer.attend(x, memory, mask, memory_mask)
+            weights += seen
+        out = x if self.norm is None else self.norm.forward(x)
         return out, weights[0::2], weights[1::2]
 
     def begin(self, memory: Tensor, memory_mask: ArrayLike | None = None) -> DecoderCache:
         """A cache of B sequences without a token that read memory [B, Ts, d_model].
 
-        `memory_mask` hides keys, the same ones from every token: bool, broadcasts to [B, 1, 1, Ts].
-        TypeError for a mask that is not bool, ValueError for its shape.
+        `memory_mask` hides keys, the same ones from every token: as L5.3 takes it, for Tq = 1.
+        TypeError for a mask that is not bool and for layers with a `forward` of their own, ValueError
+        for the mask's shape.
         """
+        tensor_argument("Decoder.begin", "memory", memory)
         B, Ts, d = memory.shape
         pairs, nothing = [], np.empty((B, 0, d), memory.dtype)
         with no_grad():
             for layer in self.layers:
                 reader = layer.cross_attention
+                _must_be_called(layer, DecoderLayer)
+                _must_be_called(layer.self_attention, MultiHeadAttention)
+                _must_be_called(reader, MultiHeadAttention)
                 pairs.append(
                     (reader.k_proj.forward(memory).data, reader.v_proj.forward(memory).data)
                 )
         mask = None
         if memory_mask is not None:
-            mask = np.broadcast_to(bool_mask(memory_mask), (B, 1, 1, Ts))
+            mask = reader.head_mask(memory_mask, B, 1, Ts)
+            mask = np.broadcast_to(mask, (B, *mask.shape[1:]))
         return DecoderCache(pairs, mask, [(nothing, nothing)] * len(pairs), np.arange(B))
 
     def extend(self, x: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
         """Read the next n tokens x [N, n, d_model]: what `forward` returns for them under a causal mask,
         [N, n, d_model], and the cache with them. Nothing is recorded, and no attention weight dropped.
         """
+        tensor_argument("Decoder.extend", "x", x)
         t, n = cache.length, x.shape[1]
         causal = None if n == 1 else np.tri(n, t + n, t, dtype=np.bool_)  # [n, t + n]
         tokens = []

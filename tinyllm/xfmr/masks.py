@@ -1,8 +1,8 @@
 # Tangled from book/5-transformer/L5.2-masks.md
 """Masks for attention: bool arrays in which True means that a query may read a key.
 
-What they are given to is L5.1's `attention` and L5.3's `MultiHeadAttention`. A mask is [Tq, Tk],
-or [B, Tq, Tk], or four axes that broadcast to [B, H, Tq, Tk].
+What they are given to is L5.1's `attention` and L5.3's `MultiHeadAttention`. Up to two axes
+broadcast to [Tq, Tk], three are sequences, [B, Tq, Tk], and four are [B, H, Tq, Tk].
 """
 
 from __future__ import annotations
@@ -66,8 +66,9 @@ def token_mask(tokens: ArrayLike, pad: int) -> Mask:
 def combine_masks(*masks: ArrayLike | None) -> Mask | None:
     """What every mask allows: logical and, as bool of four axes; None if there is no mask.
 
-    Each is [Tq, Tk], or [B, Tq, Tk], or four axes that broadcast to [B, H, Tq, Tk]; None stands
-    for no restriction. TypeError unless they are bool, ValueError if they do not fit together.
+    Up to two axes broadcast to [Tq, Tk], three are sequences and broadcast to [B, Tq, Tk], four
+    broadcast to [B, H, Tq, Tk]; None stands for no restriction. TypeError unless they are bool,
+    ValueError if they do not fit together.
     """
     given = [_four_axes(mask) for mask in masks if mask is not None]
     if not given:
@@ -84,16 +85,13 @@ def combine_masks(*masks: ArrayLike | None) -> Mask | None:
 
 def _four_axes(mask: ArrayLike) -> Mask:
     array = _bool("combine_masks", mask)
-    if array.ndim == 2:
-        return array[None, None]  # [1, 1, Tq, Tk]
+    if array.ndim > 4:
+        raise ValueError(
+            f"combine_masks: wants masks of at most four axes, got shape {list(array.shape)}"
+        )
     if array.ndim == 3:
-        return array[:, None]  # [B, 1, Tq, Tk]
-    if array.ndim == 4:
-        return array
-    raise ValueError(
-        "combine_masks: wants masks [Tq, Tk], [B, Tq, Tk] or of four axes, "
-        f"got shape {list(array.shape)}"
-    )
+        array = array[:, None]  # [B, 1, Tq, Tk]
+    return array[(None,) * (4 - array.ndim)]  # [Tq, Tk] -> [1, 1, Tq, Tk]
 
 
 def from_torch_key_padding_mask(mask: Any) -> Mask:

@@ -8,13 +8,14 @@ parameters are fixed here for every model that stands on it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tinyllm.autograd import record
+from tinyllm.autograd import record, tensor_argument
 from tinyllm.nn import Linear, Module
 from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.num.threads import column_sums, product
@@ -102,24 +103,25 @@ class MultiHeadAttention(Module):
     ) -> NDArray[np.bool_] | None:
         """The mask with an axis for the heads: bool, broadcasts to [B, H, Tq, Tk]; None for None.
 
-        Accepted: [Tq, Tk]; [B, Tq, Tk] or [1, Tq, Tk]; four axes that broadcast to [B, H, Tq, Tk].
-        TypeError unless the mask is bool (True = may attend), ValueError for other shapes.
+        Up to two axes broadcast to [Tq, Tk]. Three are sequences, never heads, and broadcast to
+        [B, Tq, Tk]: [B, 1, Tk] is key padding. Four broadcast to [B, H, Tq, Tk]. TypeError unless the
+        mask is bool (True = may attend), ValueError for other shapes.
         """
         if mask is None:
             return None
         allowed, whole = bool_mask(mask), (B, self.n_heads, Tq, Tk)
-        if allowed.shape == (Tq, Tk):
-            return allowed[None, None]  # [1, 1, Tq, Tk]
-        if allowed.shape in ((B, Tq, Tk), (1, Tq, Tk)):
-            return allowed[:, None]  # [B, 1, Tq, Tk]
+        if allowed.ndim == 3:
+            allowed = allowed[:, None]  # [B, 1, Tq, Tk]
+        allowed = allowed[(None,) * (4 - allowed.ndim)]  # [Tq, Tk] -> [1, 1, Tq, Tk]
         if allowed.ndim == 4 and all(
             n in (1, m) for n, m in zip(allowed.shape, whole, strict=True)
         ):
             return allowed
         raise ValueError(
-            f"MultiHeadAttention: wants a mask [Tq, Tk] = {[Tq, Tk]}, [B, Tq, Tk] = {[B, Tq, Tk]}, or "
-            f"of four axes that broadcast to [B, H, Tq, Tk] = {list(whole)}; got {list(allowed.shape)}. "
-            "Key padding [B, Tk] is mask[:, None, None]"
+            f"MultiHeadAttention: got a mask {list(np.shape(mask))}, wants up to two axes that "
+            f"broadcast to [Tq, Tk] = {[Tq, Tk]}, three (sequences, never heads) that broadcast to "
+            f"[B, Tq, Tk] = {[B, Tq, Tk]}, or four that broadcast to [B, H, Tq, Tk] = {list(whole)}. "
+            "Key padding [B, Tk] is mask[:, None], a mask for each head [H, Tq, Tk] is mask[None]"
         )
 
     def attend(
@@ -129,7 +131,8 @@ class MultiHeadAttention(Module):
 
         `mask` as for `head_mask`. The weights are those before dropout; each row of them sums to 1, or
         is 0 if its query may read nothing, whose output is then out_proj's bias. Both can be
-        differentiated. ValueError for shapes that do not fit, TypeError for a mask that is not bool.
+        differentiated. ValueError for shapes that do not fit, TypeError for inputs that are no tensors
+        and a mask that is not bool.
         """
         allowed = self._checked(x_q, x_kv, mask)
         q, k, v = self._heads(x_q, x_kv, allowed)
@@ -139,9 +142,9 @@ class MultiHeadAttention(Module):
     def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
         """The output of `attend`, [B, Tq, d]; the weights of long sequences are never held."""
         allowed = self._checked(x_q, x_kv, mask)
-        if x_q is x_kv:
-            layers = [self.q_proj, self.k_proj, self.v_proj]
-            qkv = self.split_heads(_project(layers, x_q, allowed))  # [B, 3H, T, dh]
+        layers = [self.q_proj, self.k_proj, self.v_proj]
+        if x_q is x_kv and _alike(layers):
+            qkv = self.split_heads(_project(partial(_side_by_side, layers), x_q, allowed))
             context = attention_packed(qkv, allowed, **self._options())  # [B, H, T, dh]
         else:
             q, k, v = self._heads(x_q, x_kv, allowed)
@@ -150,6 +153,8 @@ class MultiHeadAttention(Module):
 
     def _checked(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None) -> Mask | None:
         """The mask for these inputs, with its axis for the heads."""
+        tensor_argument("MultiHeadAttention", "x_q", x_q)
+        tensor_argument("MultiHeadAttention", "x_kv", x_kv)
         d = self.d_model
         if not x_q.ndim == x_kv.ndim == 3 or not x_q.shape[::2] == x_kv.shape[::2] == (len(x_q), d):
             raise ValueError(
@@ -162,9 +167,9 @@ class MultiHeadAttention(Module):
         self, x_q: Tensor, x_kv: Tensor, allowed: Mask | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, H, Tq, dh], keys and values [B, H, Tk, dh]."""
-        q = self.split_heads(_project([self.q_proj], x_q, allowed))
-        k = self.split_heads(_project([self.k_proj], x_kv, allowed))
-        v = self.split_heads(_project([self.v_proj], x_kv, allowed))
+        q = self.split_heads(_project(self.q_proj, x_q, allowed))
+        k = self.split_heads(_project(self.k_proj, x_kv, allowed))
+        v = self.split_heads(_project(self.v_proj, x_kv, allowed))
         return q, k, v
 
     def _options(self) -> dict[str, Any]:
@@ -174,17 +179,15 @@ class MultiHeadAttention(Module):
 
     def _output(self, context: Tensor, allowed: Mask | None) -> Tensor:
         """What the heads have read [B, H, Tq, dh], mixed by the last projection: [B, Tq, d]."""
-        return _project([self.out_proj], self.merge_heads(context), allowed)
+        return _project(self.out_proj, self.merge_heads(context), allowed)
 
     def load_packed_in_proj(self, weight: ArrayLike, bias: ArrayLike | None = None) -> None:
         """Copy torch's in_proj_weight [3d, d] and in_proj_bias [3d], rows in the order q, k, v.
 
         Without `bias`, the biases stay as they are. ValueError, and nothing is loaded, for other
-        shapes and for a bias that the module has no place for.
+        shapes and where a projection has no such weight or bias.
         """
         d = self.d_model
-        if bias is not None and self.q_proj.bias is None:
-            raise ValueError("load_packed_in_proj: got in_proj_bias, but the module has bias=False")
         state: dict[str, Array] = {}
         for name, given, shape in (("weight", weight, (3 * d, d)), ("bias", bias, (3 * d,))):
             if given is None:
@@ -197,18 +200,28 @@ class MultiHeadAttention(Module):
                 )
             for layer, rows in zip(("q_proj", "k_proj", "v_proj"), np.split(array, 3), strict=True):
                 state[f"{layer}.{name}"] = rows
-        self.load_state_dict(state, strict=False)
+        self.load_state_dict(self.state_dict() | state)
 
     def extra_repr(self) -> str:
         """What repr() shows: d_model, n_heads and dropout."""
         return f"{self.d_model}, n_heads={self.n_heads}, dropout={self.dropout}"
 
 
+def _alike(layers: Sequence[Module]) -> bool:
+    """Whether these are plain Linears of one kind, so that one product can stand for their calls."""
+    kinds = set()
+    for layer in layers:
+        if type(layer) is not Linear or "forward" in vars(layer):
+            return False
+        parameters = (layer.weight, layer.bias)
+        kinds.add(
+            tuple(None if p is None else (p.shape, p.dtype, p.requires_grad) for p in parameters)
+        )
+    return len(kinds) == 1
+
+
 def _side_by_side(layers: Sequence[Linear], x: Tensor) -> Tensor:
     """The layers' outputs side by side [B, T, n*d], by one product."""
-    if len(layers) == 1:
-        y: Tensor = layers[0](x)
-        return y
     weight = np.concatenate([layer.weight.data for layer in layers])  # [n*d, d]
     biases = [layer.bias for layer in layers if layer.bias is not None]
     rows = x.data.reshape(-1, x.shape[-1])  # [B*T, d]
@@ -230,16 +243,16 @@ def _side_by_side(layers: Sequence[Linear], x: Tensor) -> Tensor:
     return record(out.reshape(*x.shape[:-1], len(weight)), parents, backward)
 
 
-def _project(layers: Sequence[Linear], x: Tensor, allowed: Mask | None) -> Tensor:
-    """The layers' outputs side by side: x [B, T, d] -> [B, T, n*d].
+def _project(layer: Callable[[Tensor], Tensor], x: Tensor, allowed: Mask | None) -> Tensor:
+    """What the layer makes of x [B, T, d].
 
     With a mask, rows of x that are not finite spoil no other row and meet no product.
     """
     if allowed is None or np.isfinite(x.data).all():
-        return _side_by_side(layers, x)
+        return layer(x)
     bad = ~np.isfinite(x.data).all(axis=-1, keepdims=True)  # [B, T, 1]
     clean = record(np.where(bad, x.dtype.type(0), x.data), (x,), lambda grad: (grad,))
-    y = _side_by_side(layers, clean)
+    y = layer(clean)
     garbage = y.dtype.type(np.nan)
 
     def backward(grad: Array) -> tuple[Array]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from tinyllm.autograd import record
+from tinyllm.autograd import record, tensor_argument
 from tinyllm.nn import Module
 from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor
@@ -31,6 +31,7 @@ def embed(table: Tensor, ids: ArrayLike) -> Tensor:
 
     TypeError for ids that are not whole numbers, ValueError for ids outside 0 to V - 1.
     """
+    tensor_argument("embed", "table", table)
     if table.ndim != 2:
         raise ValueError(f"embed: wants a table [V, d], got {list(table.shape)}")
     V, d = table.shape
@@ -48,7 +49,7 @@ def _sum_by_row(rows: Array, g: Array, V: int) -> Array:
         places = np.equal(rows, np.arange(V)[:, None])  # [V, N]
         product: Array = places.astype(g.dtype) @ g  # eq. embed-grad
         return product
-    total = np.zeros((V, g.shape[1]), g.dtype)
+    total = np.zeros((V, g.shape[1]), np.result_type(g.dtype, np.float32))
     np.add.at(total, rows, g)  # eq. embed-grad
     return total
 
@@ -119,7 +120,8 @@ class SinusoidalPositions(Module):
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         """x [..., T, d_model] + positions offset, offset + 1, ...; the same shape and dtype.
 
-        ValueError for another width or a negative offset.
+        TypeError for what is no floating-point tensor, ValueError for another width or a negative
+        offset.
         """
         T, start = _checked_sequence(x, self.d_model, offset)
         if start + T > len(self._table):
@@ -133,7 +135,7 @@ class SinusoidalPositions(Module):
 class LearnedPositions(Module):
     """Adds a learned vector for each position up to n_positions; `weight` [n_positions, d_model].
 
-    Drawn like `Embedding`'s. ValueError for another width, a negative offset, and a
+    Drawn like `Embedding`'s. TypeError for what is no floating-point tensor, ValueError for another width, a negative offset, and a
     sequence that goes beyond the table.
     """
 
@@ -167,8 +169,10 @@ def rotary(x: Tensor, offset: int = 0, base: float = 10000.0) -> Tensor:
 
     Features 2i and 2i + 1 of position t are turned by (offset + t) base^(-2i/dh) radians; one recorded
     operation. For queries and keys, after the heads are split and before their product; values are
-    not rotated. ValueError for an odd dh. Su et al. (2021), eq. 34.
+    not rotated. TypeError for what is no floating-point tensor, ValueError for an odd dh. Su et al.
+    (2021), eq. 34.
     """
+    tensor_argument("rotary", "x", x)
     if x.ndim < 2 or x.shape[-1] % 2:
         raise ValueError(f"rotary: wants x of shape [..., T, dh] with dh even, got {list(x.shape)}")
     T, start = _checked_sequence(x, x.shape[-1], offset)
@@ -211,6 +215,12 @@ def _whole(who: str, name: str, value: int, least: int) -> int:
 
 def _checked_sequence(x: Tensor, d: int, offset: int) -> tuple[int, int]:
     """The length of x [..., T, d] and the first position, both checked."""
+    tensor_argument("positions", "x", x)
+    if x.dtype.kind != "f":
+        raise TypeError(
+            f"positions: wants floating-point vectors [..., T, {d}], got {x.dtype}: embed token ids "
+            "first, convert numbers with .astype(np.float32)"
+        )
     if x.ndim < 2 or x.shape[-1] != d:
         raise ValueError(f"positions: wants x of shape [..., T, {d}], got {list(x.shape)}")
     return x.shape[-2], _whole("positions", "offset", offset, 0)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -68,13 +69,15 @@ def beam_search(
     step(prefixes [N, t], inputs [N]) gives the log-probabilities [N, V] of the next token; what is
     -inf is never written. Kept are the most probable beginnings, of equal ones those whose beginning
     ranked higher, then the smaller token. The search ends when all places are taken by sequences that
-    have ended, or at `max_length` tokens. ValueError for a width or length below 1, a negative alpha,
-    and log-probabilities that are NaN, positive, or of another shape.
+    have ended, or at `max_length` tokens. ValueError for a width or length below 1, an alpha that is
+    negative or so large that max_length**alpha is above 1e304, and log-probabilities that are NaN,
+    positive, or of another shape.
     """
-    if width < 1 or max_length < 1 or alpha < 0:
+    sizes = width >= 1 and max_length >= 1 and alpha >= 0
+    if not sizes or not alpha * math.log(max_length) < 700:  # False for NaN too
         raise ValueError(
-            f"beam_search: wants width >= 1, max_length >= 1 and alpha >= 0, got width={width}, "
-            f"max_length={max_length}, alpha={alpha}"
+            "beam_search: wants width >= 1, max_length >= 1, and alpha >= 0 with max_length**alpha "
+            f"below 1e304, got width={width}, max_length={max_length}, alpha={alpha}"
         )
     found: list[list[Hypothesis]] = [[] for _ in range(n_inputs)]
     places = np.full(n_inputs, width)  # still free, for each input

@@ -104,44 +104,38 @@ class MultiHeadAttention(Module):
     ) -> NDArray[np.bool_] | None:
         if mask is None:
             return None
-        given = bool_mask(mask)
-        if given.ndim == 2 and given.shape == (Tq, Tk):
-            return given.reshape(1, 1, Tq, Tk)
-        if given.ndim == 3 and given.shape[0] in (1, B) and given.shape[1:] == (Tq, Tk):
-            return np.expand_dims(given, 1)
-        wanted = (B, self.n_heads, Tq, Tk)
-        if given.ndim == 4 and all(
-            n == m or n == 1 for n, m in zip(given.shape, wanted, strict=True)
-        ):
-            return given
-        raise ValueError(f"a mask {list(given.shape)} does not fit {list(wanted)}")
+        given, wanted = bool_mask(mask), (B, self.n_heads, Tq, Tk)
+        wide = np.expand_dims(given, 1) if given.ndim == 3 else given
+        try:
+            np.broadcast_to(wide, wanted)
+        except ValueError:
+            raise ValueError(f"a mask {list(given.shape)} does not fit {list(wanted)}") from None
+        return np.expand_dims(wide, tuple(range(4 - wide.ndim)))
 
     def checked(
         self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None
     ) -> NDArray[np.bool_] | None:
         d = self.d_model
+        if not isinstance(x_q, Tensor) or not isinstance(x_kv, Tensor):
+            raise TypeError("x_q and x_kv are tensors")
         shapes = [x.shape for x in (x_q, x_kv)]
         if any(len(s) != 3 or s[2] != d for s in shapes) or shapes[0][0] != shapes[1][0]:
             raise ValueError(f"x_q and x_kv are [B, T, {d}], not {list(map(list, shapes))}")
         return self.head_mask(mask, shapes[0][0], shapes[0][1], shapes[1][1])
 
     def load_packed_in_proj(self, weight: ArrayLike, bias: ArrayLike | None = None) -> None:
-        d = self.d_model
-        layers = (self.q_proj, self.k_proj, self.v_proj)
-        rows = np.asarray(weight)
-        if rows.shape != (3 * d, d):
-            raise ValueError(f"in_proj_weight is [{3 * d}, {d}], not {list(rows.shape)}")
-        if bias is not None:
-            shifts = np.asarray(bias)
-            if self.q_proj.bias is None:
-                raise ValueError("a bias for a module without biases")
-            if shifts.shape != (3 * d,):
-                raise ValueError(f"in_proj_bias is [{3 * d}], not {list(shifts.shape)}")
-        for i, layer in enumerate(layers):
-            own = slice(i * d, (i + 1) * d)
-            layer.weight.data = np.array(rows[own], dtype=layer.weight.dtype)
-            if bias is not None and layer.bias is not None:
-                layer.bias.data = np.array(shifts[own], dtype=layer.bias.dtype)
+        d, state = self.d_model, self.state_dict()
+        for part, given, shape in (("weight", weight, (3 * d, d)), ("bias", bias, (3 * d,))):
+            rows = np.zeros(shape) if given is None else np.asarray(given)
+            if rows.shape != shape:
+                raise ValueError(f"in_proj_{part} is {list(shape)}, not {list(rows.shape)}")
+            for i, layer in enumerate("qkv"):
+                path = f"{layer}_proj.{part}"
+                if given is not None and path not in state:
+                    raise ValueError(f"there is no {path} to load")
+                if given is not None:
+                    state[path] = rows[i * d : (i + 1) * d]
+        self.load_state_dict(state)
 
     def extra_repr(self) -> str:
         return f"{self.d_model}, {self.n_heads} heads"

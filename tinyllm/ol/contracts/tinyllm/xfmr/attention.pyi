@@ -26,7 +26,7 @@ def attend(
     given. With `dropout` > 0 weights are dropped at that rate, by draws from `rng`. Returns the
     output [..., Tq, dv] and the weights [..., Tq, Tk] before dropout, in the inputs' dtype;
     computed in float32 at least. A query that may read nothing has weights 0 and output 0.
-    TypeError for a mask that is not bool and inputs that are not floating point, ValueError for
+    TypeError for a mask that is not bool and inputs that are not floating-point tensors, ValueError for
     shapes that do not fit and a rate outside [0, 1). Vaswani et al. (2017), eq. 1.
     """
 

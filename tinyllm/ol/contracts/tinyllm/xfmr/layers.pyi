@@ -35,8 +35,8 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
     """(x - mean) / sqrt(variance + eps) over the last axis, times weight, plus bias.
 
     x [..., d], weight [d], bias [d] -> [..., d] in the dtype they promote to; computed in float32 at
-    least. The variance is biased (divided by d). ValueError for shapes that do not fit. Source: Ba,
-    Kiros and Hinton (2016).
+    least. The variance is biased (divided by d), and does not overflow. TypeError for what is no
+    floating-point tensor, ValueError for shapes that do not fit. Source: Ba, Kiros and Hinton (2016).
     """
 
 class LayerNorm(Module):
@@ -54,14 +54,17 @@ class LayerNorm(Module):
         """The sizes that `repr` shows of this module."""
 
 def relu(x: Tensor) -> Tensor:
-    """max(0, x) of each number, any shape; the slope at 0 is 0."""
+    """max(0, x) of each number, any shape; the slope at 0 is 0. NaN stays NaN, and its gradient
+    passes. TypeError for what is no tensor."""
 
 def gelu(x: Tensor) -> Tensor:
     """x Phi(x), Phi the standard normal distribution function (erf), any shape; to 1e-14 in float64.
-    Source: Hendrycks and Gimpel (2016); BERT, torch's default."""
+    TypeError for what is no floating-point tensor. Source: Hendrycks and Gimpel (2016); BERT, torch's
+    default."""
 
 def gelu_tanh(x: Tensor) -> Tensor:
-    """x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, any shape. Source: GPT-2."""
+    """x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, any shape. TypeError for what is no
+    floating-point tensor. Source: GPT-2."""
 
 class FeedForward(Module):
     """down(dropout(activation(up(x)))), the same for every position.
@@ -253,8 +256,9 @@ class Decoder(Module):
         """The output of `forward`; by layer, weights [B, H, Tt, Tt] and cross-attention's
         [B, H, Tt, Ts]."""
     def begin(self, memory: Tensor, memory_mask: ArrayLike | None = None) -> DecoderCache:
-        """A cache of B sequences without a token, for memory [B, Ts, d_model] and a bool mask that
-        broadcasts to [B, 1, 1, Ts]. TypeError for a mask that is not bool, ValueError for its shape."""
+        """A cache of B sequences without a token, for memory [B, Ts, d_model] and a bool mask as L5.3
+        takes it for Tq = 1. TypeError for a mask that is not bool and for layers or attentions with a
+        `forward` of their own, ValueError for the mask's shape."""
     def extend(self, x: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
         """The next n >= 1 tokens x [N, n, d_model] of the cache's sequences: `forward`'s output for
         them under a causal mask [N, n, d_model], and the cache that has read them. Nothing is recorded;

@@ -36,8 +36,9 @@ def token_mask(tokens: ArrayLike, pad: int) -> NDArray[bool_]:
 def combine_masks(*masks: ArrayLike | None) -> NDArray[bool_] | None:
     """What every mask allows: logical and, as bool of four axes; None if there is no mask.
 
-    Each is [Tq, Tk], or [B, Tq, Tk], or four axes that broadcast to [B, H, Tq, Tk]; None stands
-    for no restriction. TypeError unless they are bool, ValueError if they do not fit together.
+    Up to two axes broadcast to [Tq, Tk], three are sequences and broadcast to [B, Tq, Tk], four
+    broadcast to [B, H, Tq, Tk]; None stands for no restriction. TypeError unless they are bool,
+    ValueError if they do not fit together.
     """
 
 def from_torch_key_padding_mask(mask: Any) -> NDArray[bool_]:

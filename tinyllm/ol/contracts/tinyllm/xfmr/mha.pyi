@@ -58,8 +58,9 @@ class MultiHeadAttention(Module):
     def head_mask(self, mask: ArrayLike | None, B: int, Tq: int, Tk: int) -> NDArray[bool_] | None:
         """The mask with an axis for the heads: bool, broadcasts to [B, H, Tq, Tk]; None for None.
 
-        Accepted: [Tq, Tk]; [B, Tq, Tk] or [1, Tq, Tk]; four axes that broadcast to [B, H, Tq, Tk].
-        TypeError unless the mask is bool (True = may attend), ValueError for other shapes.
+        Up to two axes broadcast to [Tq, Tk]. Three are sequences, never heads, and broadcast to
+        [B, Tq, Tk]: [B, 1, Tk] is key padding. Four broadcast to [B, H, Tq, Tk]. TypeError unless the
+        mask is bool (True = may attend), ValueError for other shapes.
         """
 
     def attend(
@@ -69,7 +70,8 @@ class MultiHeadAttention(Module):
 
         `mask` as for `head_mask`. The weights are those before dropout; each row of them sums to 1, or
         is 0 if its query may read nothing, whose output is then out_proj's bias. Both can be
-        differentiated. ValueError for shapes that do not fit, TypeError for a mask that is not bool.
+        differentiated. ValueError for shapes that do not fit, TypeError for inputs that are no tensors
+        and a mask that is not bool.
         """
 
     def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
@@ -79,7 +81,7 @@ class MultiHeadAttention(Module):
         """Copy torch's in_proj_weight [3d, d] and in_proj_bias [3d], rows in the order q, k, v.
 
         Without `bias`, the biases stay as they are. ValueError, and nothing is loaded, for other
-        shapes and for a bias that the module has no place for.
+        shapes and where a projection has no such weight or bias.
         """
 
     def extra_repr(self) -> str:

@@ -50,7 +50,7 @@ def beam_search(
     beginning ranked higher, then the smaller token; one that ended keeps its place and is not
     continued. Ends when all places are taken by ended ones, or at max_length tokens; what is alive
     then is returned too, with ended=False. ValueError unless width >= 1, max_length >= 1 and
-    alpha >= 0. Source: Sutskever et al. (2014), section 3.2; score: Wu et al. (2016), eq. 14, with
+    alpha >= 0 with max_length**alpha below 1e304. Source: Sutskever et al. (2014), section 3.2; score: Wu et al. (2016), eq. 14, with
     the plain length.
     """
 
