@@ -29,7 +29,7 @@ from numpy.typing import ArrayLike, NDArray
 from tinyllm.autograd import no_grad
 from tinyllm.checkpoint import CheckpointError, read_safetensors, write_safetensors
 from tinyllm.nn import Linear, Module
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor
 from tinyllm.train import AdamW, clip_grad_norm, cross_entropy, warmup_cosine
 from tinyllm.xfmr.layers import Transformer
@@ -198,7 +198,7 @@ class Adder(Module):
     """Tokens of a source and of the target so far -> logits for the next token."""
 
     def __init__(self, settings: Settings, rng: PCG32 | None = None) -> None:
-        s, rng = settings, PCG32(0) if rng is None else rng
+        s, rng = settings, default_generator() if rng is None else rng
         self.source = Embedding(N_TOKENS, s.d_model, rng=rng)
         self.target = Embedding(N_TOKENS, s.d_model, rng=rng)
         self.positions = SinusoidalPositions(s.d_model)
@@ -619,7 +619,7 @@ def _child() -> None:
     with open(facts["file"], "r+b") as file:
         memory = mmap.mmap(file.fileno(), 0)
     board = _Board(memory, settings, facts["size"], facts["shards"])
-    model, at = Adder(settings), 0
+    model, at = Adder(settings, PCG32()), 0
     for p in model.parameters():
         p.data = board.parameters[at : at + p.size].reshape(p.shape)
         at += p.size
@@ -755,7 +755,7 @@ def load_model(path: str | os.PathLike[str]) -> Adder:
     for one that cannot be read.
     """
     arrays, _, settings = _read(path)
-    model = Adder(settings)
+    model = Adder(settings, PCG32())
     try:
         model.load_state_dict(_part(arrays, "model/"))
     except ValueError as error:

@@ -4,22 +4,31 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from tinyllm.autograd import record
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.autograd import record, tensor_argument
+from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.num.threads import column_sums, product
 from tinyllm.tensor import Tensor
 
-__all__ = ["Dropout", "Linear", "Module", "ModuleList", "Unmatched", "linear"]
+__all__ = [
+    "Dropout",
+    "Linear",
+    "Module",
+    "ModuleList",
+    "Sequential",
+    "Unmatched",
+    "linear",
+    "randn",
+]
 
 
 class Unmatched(NamedTuple):
-    """Paths that a load left out: parameters without an array, and arrays without a parameter."""
+    """Paths that a load left out: those without an array, and arrays that nothing is called after."""
 
     missing: list[str]
     unexpected: list[str]
@@ -29,8 +38,9 @@ class Module:
     """Something with a `forward`, and with parameters, modules and generators as attributes.
 
     What is assigned to an attribute is registered by what it is: a leaf `Tensor` that requires a
-    gradient as a parameter, a `Module` as a submodule, a `PCG32` as a generator. A thing's path is
-    the names that lead to it, joined by dots: ``layers.0.weight``. TypeError for anything else
+    gradient as a parameter, a `Module` as a submodule, a `PCG32` as a generator; buffers are
+    registered by `register_buffer`. A thing's path is the names that lead to it, joined by dots:
+    ``layers.0.weight``. TypeError for anything else
     under a registered name, and for a list, tuple, set or dict that holds such things; ValueError
     for a module inside itself.
     """
@@ -39,15 +49,16 @@ class Module:
 
     def __setattr__(self, name: str, value: Any) -> None:
         registered = self.__dict__.setdefault("_registered", {})
-        if _is_member(value):
-            registered[name] = None
+        kind = _kind(value)
+        if kind is not None:
+            registered[name] = kind
         elif value is None:
             registered.pop(name, None)
         elif name in registered:
             raise TypeError(
                 f"{type(self).__name__}.{name} is registered, and a {type(value).__name__} cannot take its "
                 "place unless it is a module, a generator or a leaf tensor that requires grad. "
-                "To change a parameter's numbers assign to its .data, to freeze it set its "
+                "To change the numbers of a parameter or buffer assign to its .data, to freeze it set its "
                 "requires_grad to False, to be rid of it `del` it or assign None"
             )
         object.__setattr__(self, name, value)
@@ -56,8 +67,25 @@ class Module:
         object.__delattr__(self, name)
         self.__dict__.get("_registered", {}).pop(name, None)
 
-    def _members(self) -> Iterator[tuple[str, Any]]:
-        """Name and value of each parameter, module and generator of this module itself."""
+    def register_buffer(self, name: str, array: ArrayLike | Tensor) -> None:
+        """Make a copy of an array of any shape the attribute `name`: a tensor that is saved, not trained.
+
+        ValueError for a name that is taken or no identifier; TypeError for a tensor that requires grad.
+        """
+        if not name.isidentifier() or hasattr(self, name):
+            raise ValueError(f"{type(self).__name__}: a buffer cannot be called {name!r}")
+        if isinstance(array, Tensor) and array.requires_grad:
+            raise TypeError(f"{name} requires grad, so it is no buffer: assign it, as a parameter")
+        data = array.data if isinstance(array, Tensor) else array
+        self.__dict__.setdefault("_registered", {})[name] = "buffer"
+        object.__setattr__(self, name, Tensor(np.array(data)))
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Path and buffer in definition order, each buffer once, by its first path."""
+        return _once(self._walk("buffer"))
+
+    def _members(self) -> Iterator[tuple[str, str, Any]]:
+        """Name, kind and value of each member of this module itself."""
         for name, value in vars(self).items():
             if isinstance(value, _CONTAINERS) and _hides_members(value):
                 raise TypeError(
@@ -65,20 +93,20 @@ class Module:
                     "parameters or generators, and they would neither be trained nor saved: use a "
                     "ModuleList, or give each an attribute of its own"
                 )
-        for name in self.__dict__.get("_registered", ()):
-            yield name, self.__dict__[name]
+        for name, kind in self.__dict__.get("_registered", {}).items():
+            yield name, kind, self.__dict__[name]
 
     def _walk(
-        self, kind: type[Any], prefix: str = "", above: tuple[Module, ...] = ()
+        self, *kinds: str, prefix: str = "", above: tuple[Module, ...] = ()
     ) -> Iterator[tuple[str, Any]]:
-        """Everything of that kind below this module with its path, once for each path."""
+        """Everything of these kinds below this module with its path, once for each path."""
         if any(self is module for module in above):
             raise ValueError(f"{type(above[0]).__name__} contains itself, at {prefix.rstrip('.')}")
-        for name, value in self._members():
-            if isinstance(value, kind):
+        for name, kind, value in self._members():
+            if kind in kinds:
                 yield prefix + name, value
-            if isinstance(value, Module):
-                yield from value._walk(kind, f"{prefix}{name}.", (*above, self))
+            if kind == "module":
+                yield from value._walk(*kinds, prefix=f"{prefix}{name}.", above=(*above, self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; every subclass says it. NotImplementedError here."""
@@ -89,7 +117,7 @@ class Module:
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Path and parameter in definition order, each parameter once, by its first path."""
-        return _once(self._walk(Tensor))
+        return _once(self._walk("parameter"))
 
     def parameters(self) -> Iterator[Tensor]:
         """Every parameter once, in definition order."""
@@ -98,11 +126,25 @@ class Module:
     def named_modules(self) -> Iterator[tuple[str, Module]]:
         """Path and module in definition order, each once; first this module, whose path is ""."""
         yield "", self
-        yield from _once(self._walk(Module))
+        yield from _once(self._walk("module"))
 
     def modules(self) -> Iterator[Module]:
         """This module and every module below it, each once."""
         return (module for _, module in self.named_modules())
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Name and module of this module's own attributes, in definition order, each module once."""
+        return _once((name, value) for name, kind, value in self._members() if kind == "module")
+
+    def children(self) -> Iterator[Module]:
+        """The modules among this module's own attributes, each once."""
+        return (module for _, module in self.named_children())
+
+    def apply(self, function: Callable[[Module], object]) -> Self:
+        """Call the function with each of `modules()`, in their order; returns the module."""
+        for module in self.modules():
+            function(module)
+        return self
 
     def zero_grad(self) -> None:
         """Forget all gradients, as is to be done before each backward pass."""
@@ -110,16 +152,15 @@ class Module:
             parameter.grad = None
 
     def astype(self, dtype: DTypeLike) -> Self:
-        """Convert every parameter to another floating dtype, in place; returns the module.
+        """Convert parameters and floating buffers to another floating dtype; returns the module.
 
         Gradients are forgotten. TypeError for a dtype that is not floating.
         """
-        kind = np.dtype(dtype)
-        if kind.kind != "f":
-            raise TypeError(f"astype: wants a floating dtype, got {kind}")
-        for parameter in self.parameters():
-            parameter.data = parameter.data.astype(kind)
-            parameter.grad = None
+        kind = _floating("astype", dtype)
+        for _, tensor in _once(self._walk("parameter", "buffer")):
+            if tensor.dtype.kind == "f":
+                tensor.data = tensor.data.astype(kind)
+                tensor.grad = None
         return self
 
     def train(self, mode: bool = True) -> Self:
@@ -133,20 +174,20 @@ class Module:
         return self.train(False)
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
-        """A copy of each parameter's array by path, in definition order; shared ones by every path."""
-        return {path: parameter.data.copy() for path, parameter in self._walk(Tensor)}
+        """Copies of all parameters and buffers by path, in definition order; shared ones by every path."""
+        return {path: tensor.data.copy() for path, tensor in self._walk("parameter", "buffer")}
 
     def load_state_dict(
         self, state: Mapping[str, ArrayLike | Tensor], strict: bool = True
     ) -> Unmatched:
-        """Copy arrays into the parameters of the same paths, keeping each one's dtype.
+        """Copy arrays into the parameters and buffers of the same paths, keeping each one's dtype.
 
         A shared parameter may be given by any or all of its paths. ValueError, and nothing is
         loaded, for a shape or a dtype that does not fit, for different arrays for one shared
         parameter, and if `strict` also for missing and unexpected paths; the message names
         every fault. Returns the paths that were left out: some, only with ``strict=False``.
         """
-        own = dict(self._walk(Tensor))
+        own = dict(self._walk("parameter", "buffer"))
         given = {
             path: value.data if isinstance(value, Tensor) else np.asarray(value)
             for path, value in state.items()
@@ -177,11 +218,11 @@ class Module:
 
     def rng_state(self) -> dict[str, dict[str, str]]:
         """The state of each generator by path, in a form that JSON keeps."""
-        return {path: rng.state() for path, rng in self._walk(PCG32)}
+        return {path: rng.state() for path, rng in self._walk("generator")}
 
     def load_rng_state(self, state: Mapping[str, Mapping[str, str]]) -> None:
         """Let every generator go on from its state; ValueError, and no change, if one is missing."""
-        own = dict(self._walk(PCG32))
+        own = dict(self._walk("generator"))
         faults = [f"missing from the state: {path}" for path in own if path not in state]
         faults += [f"not in the model: {path}" for path in state if path not in own]
         if faults:
@@ -193,9 +234,9 @@ class Module:
             rng.set_state(state[path])
 
     def seed_generators(self, root: PCG32) -> Self:
-        """Start each generator as ``root.substream(path)``, so that no two draw alike."""
-        for path, rng in _once(self._walk(PCG32)):
-            rng.set_state(root.substream(path).state())
+        """Start each generator as ``root.spawn(path)``, so that no two draw alike."""
+        for path, rng in _once(self._walk("generator")):
+            rng.set_state(root.spawn(path).state())
         return self
 
     def extra_repr(self) -> str:
@@ -204,8 +245,8 @@ class Module:
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__}({self.extra_repr()})"]
-        for name, value in self._members():
-            if isinstance(value, Module):
+        for name, kind, value in self._members():
+            if kind == "module":
                 lines += f"{name}: {value!r}".splitlines()
         return "\n  ".join(lines)
 
@@ -236,12 +277,66 @@ class ModuleList(Module):
         return (self[index] for index in range(self._length))
 
 
+class Sequential(ModuleList):
+    """Modules and functions, each called with what the one before returned.
+
+    ``Sequential(Linear(2, 8), Tensor.tanh, Linear(8, 1))`` has the parameters ``0.weight``,
+    ``0.bias``, ``2.weight``, ``2.bias``. Without any it returns what it is given.
+    """
+
+    def __init__(self, *layers: Module | Callable[[Any], Any]) -> None:
+        super().__init__(layers)  # type: ignore[arg-type]
+
+    def append(self, module: Module | Callable[[Any], Any]) -> None:
+        """Add a module or function at the end; TypeError for anything else.
+
+        A class is refused, and a module's method, whose module would not be registered.
+        """
+        owner = getattr(module, "__self__", None)
+        if not callable(module) or isinstance(module, type) or isinstance(owner, Module):
+            raise TypeError(
+                f"Sequential: wants modules or functions one by one, got {module!r}: "
+                "Sequential(*layers) for a list, an instance for a class, the module for its method"
+            )
+        setattr(self, str(self._length), module)
+        self._length += 1
+
+    def forward(self, x: Any) -> Any:
+        """What the last one returns."""
+        for layer in self:
+            x = layer(x)
+        return x
+
+    def extra_repr(self) -> str:
+        functions = ((i, f) for i, f in enumerate(self) if not isinstance(f, Module))
+        return ", ".join(f"{i}: {getattr(f, '__name__', f)}" for i, f in functions)
+
+
+def randn(
+    *shape: int | Sequence[int],
+    rng: PCG32 | None = None,
+    dtype: DTypeLike = np.float32,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of standard normal numbers: ``randn(2, 3)`` or ``randn((2, 3))``.
+
+    Drawn by ``rng.normal``, by default the process's ``default_generator()``. TypeError unless dtype
+    is float32 or float64, ValueError for a negative size.
+    """
+    sides = shape[0] if len(shape) == 1 and not isinstance(shape[0], int | np.integer) else shape
+    rng = default_generator() if rng is None else rng
+    return Tensor(rng.normal(0.0, 1.0, sides, dtype), requires_grad)  # type: ignore[arg-type]
+
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b for x [..., d_in], weight [d_out, d_in], bias [d_out] -> [..., d_out].
 
     One recorded operation, and one matrix product whatever the batch axes. The result's dtype is
-    numpy's promotion of the arguments'. ValueError for shapes that do not fit.
+    numpy's promotion of the arguments': float64 where x is float64, whatever the weight. ValueError
+    for shapes that do not fit, TypeError for what is no tensor.
     """
+    tensor_argument("linear", "x", x)
+    tensor_argument("linear", "weight", weight)
     if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
         raise ValueError(
             f"linear: wants weight [d_out, d_in] and bias [d_out], got {list(weight.shape)} "
@@ -274,18 +369,31 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 class Linear(Module):
     """y = x W^T + b with weight [d_out, d_in] and bias [d_out], or None.
 
-    Both are float32, drawn uniformly from -1/sqrt(d_in) to 1/sqrt(d_in), the weight first, from
-    `rng`, by default a fresh ``PCG32(0)``. ValueError unless d_in and d_out are positive ints.
+    Both are drawn uniformly from -1/sqrt(d_in) to 1/sqrt(d_in), the weight first, from `rng`, by
+    default the process's ``default_generator()``: as float32 numbers, then converted to `dtype`.
+    ValueError unless d_in and d_out are positive ints, TypeError for a dtype that is not floating.
     """
 
-    def __init__(self, d_in: int, d_out: int, bias: bool = True, rng: PCG32 | None = None) -> None:
+    def __init__(
+        self,
+        d_in: int,
+        d_out: int,
+        bias: bool = True,
+        rng: PCG32 | None = None,
+        dtype: DTypeLike = np.float32,
+    ) -> None:
         for name, size in (("d_in", d_in), ("d_out", d_out)):
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
                 raise ValueError(f"Linear: wants a positive int for {name}, got {size!r}")
-        rng = PCG32(0) if rng is None else rng
+        kind = _floating("Linear", dtype)
+        rng = default_generator() if rng is None else rng
         bound = 1.0 / math.sqrt(d_in)  # eq. init
-        self.weight = Tensor(rng.uniform(-bound, bound, (d_out, d_in)), requires_grad=True)
-        self.bias = Tensor(rng.uniform(-bound, bound, d_out), requires_grad=True) if bias else None
+
+        def drawn(*shape: int) -> Tensor:
+            return Tensor(rng.uniform(-bound, bound, shape).astype(kind), requires_grad=True)
+
+        self.weight = drawn(d_out, d_in)
+        self.bias = drawn(d_out) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., d_in] -> [..., d_out]."""
@@ -300,17 +408,23 @@ class Dropout(Module):
     """While training, entries are put to 0 with probability p and the others divided by 1 - p.
 
     In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. The generator
-    is this module's own, by default ``PCG32(0).substream("dropout")``. ValueError unless 0 <= p < 1.
+    is this module's own, by default ``default_generator().spawn("dropout")``, so no two drop alike.
+    ValueError unless 0 <= p < 1, TypeError for what is no floating tensor.
     """
 
     def __init__(self, p: float, rng: PCG32 | None = None) -> None:
         if not 0.0 <= p < 1.0:
             raise ValueError(f"Dropout: wants 0 <= p < 1, got {p}")
         self.p = p
-        self.rng = PCG32(0).substream("dropout") if rng is None else rng
+        self.rng = default_generator().spawn("dropout") if rng is None else rng
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape and dtype."""
+        tensor_argument("Dropout", "x", x)
+        if x.dtype.kind != "f":
+            raise TypeError(
+                f"Dropout: wants floating-point x, got {x.dtype}: x.astype(np.float32) converts it"
+            )
         if not self.training or self.p == 0.0:
             return x
         kept = self.rng.uniform(0.0, 1.0, x.shape) >= self.p  # eq. dropout
@@ -321,11 +435,21 @@ class Dropout(Module):
         return f"p={self.p}"
 
 
-def _is_member(value: Any) -> bool:
-    """Whether an attribute of this value is registered."""
+def _kind(value: Any) -> str | None:
+    """What an attribute of this value is registered as, if it is at all."""
     if isinstance(value, Tensor):
-        return value.requires_grad and value._backward is None  # a leaf
-    return isinstance(value, Module | PCG32)
+        return "parameter" if value.requires_grad and value._backward is None else None  # a leaf
+    if isinstance(value, Module):
+        return "module"
+    return "generator" if isinstance(value, PCG32) else None
+
+
+def _floating(who: str, dtype: DTypeLike) -> np.dtype[Any]:
+    """The dtype, if it is a floating one."""
+    kind = np.dtype(dtype)
+    if kind.kind != "f":
+        raise TypeError(f"{who}: wants a floating dtype, got {kind}")
+    return kind
 
 
 def _hides_members(value: Any) -> bool:
@@ -333,7 +457,7 @@ def _hides_members(value: Any) -> bool:
     if not isinstance(value, _CONTAINERS):
         return False
     items = value.values() if isinstance(value, dict) else value
-    return any(_is_member(item) or _hides_members(item) for item in items)
+    return any(_kind(item) or _hides_members(item) for item in items)
 
 
 _CONTAINERS = (list, tuple, set, dict)

@@ -1,20 +1,20 @@
 # Tangled from book/0-foundations/L0.5-training.md
-"""What training needs beside a model: a loss, an optimiser, gradient clipping and a schedule."""
+"""What training needs beside a model: a loss, optimisers, gradient clipping and a schedule."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tinyllm.autograd import record
+from tinyllm.autograd import record, tensor_argument
 from tinyllm.tensor import Tensor
 
-__all__ = ["AdamW", "clip_grad_norm", "cross_entropy", "warmup_cosine"]
+__all__ = ["SGD", "AdamW", "clip_grad_norm", "cross_entropy", "warmup_cosine"]
 
 Array: TypeAlias = NDArray[Any]
 Parameters: TypeAlias = Iterable[Tensor | tuple[str, Tensor]]
@@ -32,8 +32,14 @@ def cross_entropy(
     nothing. "mean" is over the positions that count and a single number, "sum" their sum, "none"
     the loss of each position [...], 0 where ignored. Computed in float32 at least, returned in the
     logits' dtype. ValueError for shapes that do not fit, a target that is no class, and a mean over
-    no position; TypeError for targets that are not whole numbers.
+    no position; TypeError for logits that are no floating tensor and targets that are not whole numbers.
     """
+    tensor_argument("cross_entropy", "logits", logits)
+    if logits.dtype.kind != "f":
+        raise TypeError(
+            f"cross_entropy: wants floating-point logits, got {logits.dtype}: "
+            "logits.astype(np.float32) converts them"
+        )
     ids = targets.data if isinstance(targets, Tensor) else np.asarray(targets)
     if ids.dtype.kind not in "iu":
         raise TypeError(f"cross_entropy: targets are whole numbers, got dtype {ids.dtype}")
@@ -81,6 +87,7 @@ def cross_entropy(
         result = losses.sum() / divisor  # eq. mean-loss
 
     def backward(grad: Array) -> tuple[Array]:
+        grad = grad.astype(p.dtype, copy=False)  # n itself may be too large for float16
         share = grad.reshape(-1)[counted] if reduction == "none" else np.full(n, grad / divisor)
         d = p * share[:, None]  # eq. belief-minus-truth, [n, V]
         d[at] -= share
@@ -93,13 +100,82 @@ def cross_entropy(
     return record(result.astype(logits.dtype, copy=False), (logits,), backward)
 
 
-class AdamW:
+class _Optimizer:
+    """Named parameters, settings that are checked in each step, and a memory that can be saved."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self._slots = [_Slot(*named) for named in _named(type(self).__name__, parameters)]
+        self._check()
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of all parameters, as is to be done before each backward pass."""
+        for slot in self._slots:
+            slot.tensor.grad = None
+
+    def _check(self) -> None:
+        """ValueError for settings out of range, and for a parameter or gradient that has changed."""
+        who = type(self).__name__
+        for name in ("lr", "momentum", "betas", "eps", "weight_decay"):
+            value: Any = getattr(self, name, 0.0)
+            if name == "betas" and hasattr(self, name):
+                wanted = "two numbers from 0 up to, not including, 1"
+                fits = np.shape(value) == (2,) and all(0.0 <= beta < 1.0 for beta in value)
+            else:
+                wanted, fits = "a finite number of at least 0", 0.0 <= value < math.inf
+            if not fits:
+                raise ValueError(f"{who}: {name} is {wanted}, got {value}")
+        for slot in self._slots:
+            tensor = slot.tensor
+            if tensor.dtype != slot.dtype or tensor.size != slot.size:
+                raise ValueError(
+                    f"{who}: {slot.name} has become {tensor.dtype} {list(tensor.shape)} since the optimiser "
+                    f"was made for {slot.size} numbers of {slot.dtype}: make a new one"
+                )
+            if tensor.grad is not None and tensor.grad.shape != tensor.shape:
+                raise ValueError(
+                    f"{who}: {slot.name} has shape {list(tensor.shape)}, its gradient {list(tensor.grad.shape)}"
+                )
+
+    def state_dict(self) -> dict[str, Array]:
+        """Copies of what the optimiser remembers, by the parameters' names."""
+        raise NotImplementedError
+
+    def _restore(self, given: Mapping[str, Array]) -> None:
+        """Take over arrays whose names, shapes and dtypes are those of `state_dict`."""
+        raise NotImplementedError
+
+    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
+        """Go on from a state; ValueError that names every fault, and nothing is loaded."""
+        given = {name: np.asarray(array) for name, array in state.items()}
+        faults = []
+        wanted = self.state_dict()
+        for name in wanted.keys() | given.keys():
+            if name not in given:
+                faults.append(f"missing from the state: {name}")
+            elif name not in wanted:
+                faults.append(f"not in the optimiser: {name}")
+            elif given[name].shape != wanted[name].shape:
+                faults.append(
+                    f"{name}: the state has shape {given[name].shape}, wanted is {wanted[name].shape}"
+                )
+            elif not np.can_cast(given[name].dtype, wanted[name].dtype, "same_kind"):
+                faults.append(
+                    f"{name}: the state has dtype {given[name].dtype}, wanted is {wanted[name].dtype}"
+                )
+        if faults:
+            what = "the state does not fit the optimiser, nothing was loaded:"
+            raise ValueError("\n  ".join([what, *sorted(faults)]))
+        self._restore(given)
+
+
+class AdamW(_Optimizer):
     """AdamW of Loshchilov and Hutter (2019), as torch.optim.AdamW computes it.
 
     parameters: tensors, or pairs of name and tensor as ``named_parameters()`` gives them; each once.
     decays: which of them weight decay acts on, a function of name and tensor; None for all.
     `lr`, `betas`, `eps` and `weight_decay` are attributes and may be assigned between steps.
-    ValueError for a parameter that comes twice and for settings out of range.
+    ValueError for no parameters, one that comes twice, and settings out of range; TypeError for
+    anything but tensors.
     """
 
     def __init__(
@@ -112,43 +188,16 @@ class AdamW:
         decays: Callable[[str, Tensor], bool] | None = None,
     ) -> None:
         self.lr, self.betas, self.eps, self.weight_decay = lr, betas, eps, weight_decay
-        ranges = {
-            "lr": (lr, 0.0 <= lr < math.inf, "a finite number of at least 0"),
-            "betas": (
-                betas,
-                all(0.0 <= b < 1.0 for b in betas),
-                "two numbers from 0 up to, not including, 1",
-            ),
-            "eps": (eps, 0.0 <= eps < math.inf, "a finite number of at least 0"),
-            "weight_decay": (
-                weight_decay,
-                0.0 <= weight_decay < math.inf,
-                "a finite number of at least 0",
-            ),
-        }
-        for name, (value, fits, wanted) in ranges.items():
-            if not fits:
-                raise ValueError(f"AdamW: {name} is {wanted}, got {value}")
-        self._slots = [_Slot(name, tensor) for name, tensor in _named("AdamW", parameters)]
+        super().__init__(parameters)
         self._buckets = _buckets(self._slots, decays)
 
     def step(self) -> None:
         """Move every parameter that has a gradient; its `.data` becomes a new array.
 
         The arrays that were there are not written to. ValueError, and nothing is moved, if a parameter's
-        shape or dtype has changed since the optimiser was made.
+        shape or dtype has changed since the optimiser was made, or a setting is out of range.
         """
-        for slot in self._slots:
-            tensor, size = slot.tensor, slot.part.stop - slot.part.start
-            if tensor.dtype != slot.bucket.m.dtype or tensor.size != size:
-                raise ValueError(
-                    f"AdamW: {slot.name} has become {tensor.dtype} {list(tensor.shape)} since the optimiser "
-                    f"was made for {size} numbers of {slot.bucket.m.dtype}: make a new one"
-                )
-            if tensor.grad is not None and tensor.grad.shape != tensor.shape:
-                raise ValueError(
-                    f"AdamW: {slot.name} has shape {list(tensor.shape)}, its gradient {list(tensor.grad.shape)}"
-                )
+        self._check()
         for bucket in self._buckets:
             for (ready, steps), run in groupby(
                 bucket.slots, key=lambda slot: (slot.tensor.grad is not None, slot.steps)
@@ -182,27 +231,7 @@ class AdamW:
             state[f"{slot.name}.step"] = np.array(slot.steps, np.int64)
         return state
 
-    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
-        """Go on from a state; ValueError that names every fault, and nothing is loaded."""
-        given = {name: np.asarray(array) for name, array in state.items()}
-        faults = []
-        wanted = self.state_dict()
-        for name in wanted.keys() | given.keys():
-            if name not in given:
-                faults.append(f"missing from the state: {name}")
-            elif name not in wanted:
-                faults.append(f"not in the optimiser: {name}")
-            elif given[name].shape != wanted[name].shape:
-                faults.append(
-                    f"{name}: the state has shape {given[name].shape}, wanted is {wanted[name].shape}"
-                )
-            elif not np.can_cast(given[name].dtype, wanted[name].dtype, "same_kind"):
-                faults.append(
-                    f"{name}: the state has dtype {given[name].dtype}, wanted is {wanted[name].dtype}"
-                )
-        if faults:
-            what = "the state does not fit the optimiser, nothing was loaded:"
-            raise ValueError("\n  ".join([what, *sorted(faults)]))
+    def _restore(self, given: Mapping[str, Array]) -> None:
         for slot in self._slots:
             slot.bucket.m[slot.part] = given[f"{slot.name}.exp_avg"].reshape(-1)
             slot.bucket.v[slot.part] = given[f"{slot.name}.exp_avg_sq"].reshape(-1)
@@ -213,15 +242,16 @@ BUCKET, BLOCK = 1 << 18, 1 << 15  # numbers in a bucket at most, numbers treated
 
 
 class _Slot:
-    """A parameter, how many steps it has taken, and where in its bucket it stands."""
+    """A parameter, its dtype, how many steps it has taken, and where in its bucket it is."""
 
-    __slots__ = ("bucket", "name", "part", "steps", "tensor")
+    __slots__ = ("bucket", "dtype", "name", "part", "size", "steps", "tensor")
 
     bucket: _Bucket
     part: slice
 
     def __init__(self, name: str, tensor: Tensor) -> None:
         self.name, self.tensor, self.steps = name, tensor, 0
+        self.dtype, self.size = tensor.dtype, tensor.size
 
 
 class _Bucket:
@@ -256,8 +286,12 @@ def _adamw(
     beta1, beta2 = rule.betas
     p *= keep
     change = g - m
-    change *= 1.0 - beta1
-    m += change  # eq. moments
+    if beta1 > 0.5:
+        change *= 1.0 - beta1
+        m += change  # eq. moments
+    else:  # from the other end: for beta1 = 0 the mean is g, to the bit
+        change *= beta1
+        np.subtract(g, change, out=m)
     v *= beta2
     g *= g
     g *= 1.0 - beta2
@@ -270,12 +304,55 @@ def _adamw(
     p -= g  # eq. adamw
 
 
+class SGD(_Optimizer):
+    """Gradient descent with momentum, as torch.optim.SGD computes it.
+
+    Weight decay is added to the gradient. `parameters` as for AdamW; `lr`, `momentum` and
+    `weight_decay` are attributes and may be assigned between steps. ValueError for no parameters,
+    one that comes twice, and settings out of range; TypeError for anything but tensors.
+    """
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+    ) -> None:
+        self.lr, self.momentum, self.weight_decay = lr, momentum, weight_decay
+        super().__init__(parameters)
+        self._velocities = {slot.name: np.zeros_like(slot.tensor.data) for slot in self._slots}
+
+    def step(self) -> None:
+        """Move every parameter that has a gradient; its `.data` becomes a new array.
+
+        ValueError, and nothing is moved, as for AdamW.
+        """
+        self._check()
+        for slot in self._slots:
+            p, g, u = slot.tensor.data, slot.tensor.grad, self._velocities[slot.name]
+            if g is not None:
+                u *= self.momentum
+                u += g
+                if self.weight_decay:
+                    u += p * float(self.weight_decay)
+                slot.tensor.data = p - u * float(self.lr)  # eq. sgd
+
+    def state_dict(self) -> dict[str, Array]:
+        """Copies of the velocities: NAME.momentum_buffer for each parameter."""
+        return {f"{name}.momentum_buffer": u.copy() for name, u in self._velocities.items()}
+
+    def _restore(self, given: Mapping[str, Array]) -> None:
+        for name, u in self._velocities.items():
+            u[...] = given[f"{name}.momentum_buffer"]
+
+
 def clip_grad_norm(parameters: Parameters, max_norm: float) -> float:
     """Scale all gradients together so that their length is at most `max_norm`, in place.
 
     Returns the length before: a number of Python's own, 0 if there are no gradients. `max_norm` may be
-    math.inf, to measure only. ValueError unless max_norm > 0; FloatingPointError, and nothing is
-    scaled, if a gradient is not finite.
+    math.inf, to measure only. ValueError unless max_norm > 0 and there are parameters, TypeError for
+    anything but tensors; FloatingPointError, and nothing is scaled, if a gradient is not finite.
     """
     if not max_norm > 0:
         raise ValueError(f"clip_grad_norm: max_norm is a number above 0, got {max_norm}")
@@ -315,16 +392,30 @@ def warmup_cosine(step: int, *, peak: float, warmup: int, total: int, floor: flo
     return floor + (peak - floor) * 0.5 * (1.0 + math.cos(math.pi * done))
 
 
-def _named(who: str, parameters: Parameters) -> Iterator[tuple[str, Tensor]]:
+def _named(who: str, parameters: Parameters) -> list[tuple[str, Tensor]]:
     """Pairs of name and tensor; tensors alone are named by their place. Each tensor once."""
-    seen: dict[int, str] = {}
+    if isinstance(parameters, Tensor) or not isinstance(parameters, Iterable):
+        raise TypeError(
+            f"{who}: wants a list or an iterator of parameters, got a {type(parameters).__name__}: "
+            "for a module m give m.parameters(), for a single tensor t give [t]"
+        )
+    found: dict[int, tuple[str, Tensor]] = {}
     for i, item in enumerate(parameters):
-        name, tensor = (str(i), item) if isinstance(item, Tensor) else item
+        pair: Any = item if isinstance(item, tuple) and len(item) == 2 else (str(i), item)
+        name, tensor = pair
         if not isinstance(tensor, Tensor):
-            raise TypeError(f"{who}: wants tensors or pairs of name and tensor, got {item!r}")
-        if id(tensor) in seen:
-            raise ValueError(
-                f"{who}: {seen[id(tensor)]} and {name} are one tensor, which would count twice"
+            raise TypeError(
+                f"{who}: wants tensors or pairs of name and tensor, got {item!r}: for a module m "
+                "give m.parameters()"
             )
-        seen[id(tensor)] = name
-        yield name, tensor
+        if id(tensor) in found:
+            raise ValueError(
+                f"{who}: {found[id(tensor)][0]} and {name} are one tensor, which would count twice"
+            )
+        found[id(tensor)] = name, tensor
+    if not found:
+        raise ValueError(
+            f"{who}: got no parameters. An iterator such as m.parameters() can be read once only; "
+            "list(m.parameters()) can be read again"
+        )
+    return list(found.values())

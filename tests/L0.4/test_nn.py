@@ -12,11 +12,26 @@ import pytest
 import torch
 
 from tinyllm.autograd import no_grad
-from tinyllm.nn import Dropout, Linear, Module, ModuleList, Unmatched, linear
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.nn import (
+    Dropout,
+    Linear,
+    Module,
+    ModuleList,
+    Sequential,
+    Unmatched,
+    linear,
+    randn,
+)
+from tinyllm.num.pcg32 import PCG32, default_generator, manual_seed
 from tinyllm.tensor import Tensor
 
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """What is built without a generator is the same in every test."""
+    manual_seed(0)
 
 
 class Net(Module):
@@ -162,6 +177,103 @@ def test_module_list() -> None:
     assert len(ModuleList()) == 0
     with pytest.raises(TypeError, match="function"):
         layers.append(lambda x: x)  # type: ignore[arg-type]
+
+
+def test_sequential() -> None:
+    first, second = Linear(2, 3), Linear(3, 4)
+    model = Sequential(first, Tensor.tanh, second)
+    x = tensor(5, 2)
+    assert np.array_equal(model(x).data, second(first(x).tanh()).data)
+    assert list(model.state_dict()) == ["0.weight", "0.bias", "2.weight", "2.bias"]
+    assert len(model) == 3
+    assert list(model) == [first, Tensor.tanh, second]
+    assert list(model.children()) == [first, second]
+    model.append(lambda y: y * 2.0)
+    assert np.array_equal(model(x).data, 2 * second(first(x).tanh()).data)
+    assert Sequential()(x) is x
+    assert repr(Sequential(Linear(2, 3), Tensor.tanh, Linear(3, 4), Tensor.exp)) == (
+        "Sequential(1: tanh, 3: exp)\n  0: Linear(2 -> 3)\n  2: Linear(3 -> 4)"
+    )
+    nested = Sequential(Sequential(first), ModuleList([second]))
+    assert list(nested.state_dict())[::2] == ["0.0.weight", "1.0.weight"]
+    wrong: tuple[Any, ...] = ([first, second], Linear, second.forward, 3, None)
+    for layer in wrong:
+        with pytest.raises(
+            TypeError, match=r"modules or functions one by one.*Sequential\(\*layers"
+        ):
+            Sequential(first, layer)
+    twin = copy.deepcopy(Sequential(first, Tensor.tanh))
+    assert same(twin.state_dict(), Sequential(first).state_dict())
+
+
+class Running(Module):
+    """A layer that remembers a mean and counts."""
+
+    def __init__(self) -> None:
+        self.scale = Tensor(np.ones(2, np.float32), requires_grad=True)
+        self.register_buffer("mean", np.zeros(2, np.float32))
+        self.register_buffer("count", 0)
+        self.last = Linear(2, 1)
+
+
+def test_buffers() -> None:
+    net = Running()
+    paths = ["scale", "mean", "count", "last.weight", "last.bias"]
+    assert list(net.state_dict()) == paths
+    assert [path for path, _ in net.named_parameters()] == ["scale", *paths[3:]]
+    assert [path for path, _ in ModuleList([net]).named_buffers()] == ["0.mean", "0.count"]
+    assert isinstance(net.mean, Tensor)
+    assert not net.mean.requires_grad
+    net.mean.data = 0.9 * net.mean.data + np.float32(0.5)
+    net.count.data = net.count.data + 1
+    state = net.state_dict()
+    assert (state["mean"].tolist(), state["count"].tolist()) == ([0.5, 0.5], 1)
+    other = Running()
+    assert other.load_state_dict(state) == Unmatched([], [])
+    assert same(other.state_dict(), state)
+    assert other.mean.data is not state["mean"]
+    for missing in ("mean", "count"):
+        with pytest.raises(ValueError, match=f"missing from the state: {missing}"):
+            other.load_state_dict({path: a for path, a in state.items() if path != missing})
+    with pytest.raises(ValueError, match=r"count: the state has dtype float64, the model int64"):
+        other.load_state_dict(state | {"count": np.array(1.5)})
+    other.astype(np.float64)
+    assert (other.mean.dtype, other.count.dtype) == (np.float64, np.int64)
+    twin = copy.deepcopy(net)
+    twin.mean.data[...] = 7
+    assert net.mean.data.tolist() == [0.5, 0.5]
+    given = np.zeros(3)
+    net.register_buffer("table", given)
+    given[0] = 1
+    assert net.table.data.tolist() == [0, 0, 0]  # a copy
+    with pytest.raises(TypeError, match=r"Running\.mean is registered"):
+        net.mean = np.ones(2)
+    for name in ("mean", "scale", "train", "a.b", ""):
+        with pytest.raises(ValueError, match=f"a buffer cannot be called '{name}'"):
+            net.register_buffer(name, np.ones(2))
+    with pytest.raises(TypeError, match="weight requires grad"):
+        net.register_buffer("weight", tensor(2))
+    net.table = None
+    del net.count
+    assert [path for path, _ in net.named_buffers()] == ["mean"]
+
+
+def test_children_and_apply() -> None:
+    net = Net()
+    assert [name for name, _ in net.named_children()] == ["first", "layers", "last"]
+    assert list(net.children()) == [net.first, net.layers, net.last]
+    net.again = net.first
+    assert list(net.children()) == [net.first, net.layers, net.last]
+    seen: list[Module] = []
+    assert net.apply(seen.append) is net
+    assert seen == list(net.modules())
+
+    def clear(module: Module) -> None:
+        if isinstance(module, Linear):
+            module.weight.data = np.zeros_like(module.weight.data)
+
+    net.apply(clear)
+    assert not any(a.any() for path, a in net.state_dict().items() if path.endswith("weight"))
 
 
 class Tied(Module):
@@ -431,6 +543,7 @@ def test_load_shared() -> None:
         assert np.array_equal(tied.read.weight.data, new)
         assert tied.read.weight is tied.write.weight
     tied = Tied()
+    full = tied.state_dict()
     for strict in (True, False):
         with pytest.raises(ValueError, match=r"write\.weight and read\.weight are one parameter"):
             tied.load_state_dict(full | {"write.weight": new}, strict=strict)
@@ -477,7 +590,6 @@ def test_rng_state_faults() -> None:
 
 def test_seed_generators() -> None:
     net = ModuleList([Dropout(0.5), ModuleList([Dropout(0.5)]), Linear(2, 2)])
-    assert net[0].rng.state() == net[1][0].rng.state() == PCG32(0).substream("dropout").state()
     root = PCG32(3)
     before = root.state()
     assert net.seed_generators(root) is net
@@ -490,8 +602,10 @@ def test_seed_generators() -> None:
     assert not np.array_equal(net[0](x).data, net[1][0](x).data)
     shared = PCG32(4)
     both = ModuleList([Dropout(0.5, shared), Dropout(0.5, shared)])
-    both.seed_generators(root)
-    assert shared.state() == root.substream("0.rng").state()
+    both.seed_generators(PCG32(3))
+    assert shared.state() == PCG32(3).substream("0.rng").state()
+    other = ModuleList([Dropout(0.5)]).seed_generators(root)  # a second model of this root
+    assert other.rng_state() == {"0.rng": root.substream("0.rng #2").state()}
 
 
 def test_linear_hand_example() -> None:
@@ -631,6 +745,11 @@ def test_linear_validation() -> None:
     for w_shape, b_shape in (((3,), (3,)), ((2, 3, 1), (2,)), ((2, 3), (3,)), ((2, 3), (1, 2))):
         with pytest.raises(ValueError, match="wants weight"):
             linear(x, Tensor(np.ones(w_shape)), Tensor(np.ones(b_shape)))
+    for array in (x.data, x.data.tolist()):
+        with pytest.raises(TypeError, match="linear: wants a Tensor for x, got a"):
+            layer(array)
+    with pytest.raises(TypeError, match="linear: wants a Tensor for weight, got a ndarray"):
+        linear(x, layer.weight.data)
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -662,15 +781,20 @@ def test_linear_init() -> None:
     draws = PCG32(0)
     weight = draws.uniform(-0.5, 0.5, (3, 4))
     bias = draws.uniform(-0.5, 0.5, 3)
-    for layer in (Linear(4, 3), Linear(4, 3), Linear(4, 3, rng=PCG32(0))):  # fresh each time
+    manual_seed(0)
+    for layer in (Linear(4, 3), Linear(4, 3, rng=PCG32(0))):
         assert np.array_equal(layer.weight.data, weight)
         assert np.array_equal(layer.bias.data, bias)
         assert layer.weight.dtype == layer.bias.dtype == np.float32
         assert layer.weight.requires_grad
         assert layer.bias.requires_grad
     assert layer.weight.data[0].tolist() == [float(u) - 0.5 for u in PCG32(0).uniform(0.0, 1.0, 4)]
-    rng = PCG32(5)
+    following = Linear(4, 3)  # goes on where the first one ended: twins would stay twins
+    assert np.array_equal(following.weight.data, draws.uniform(-0.5, 0.5, (3, 4)))
+    assert np.array_equal(following.bias.data, draws.uniform(-0.5, 0.5, 3))
+    rng, before = PCG32(5), default_generator().state()
     first, second = Linear(9, 2, rng=rng), Linear(9, 2, bias=False, rng=rng)
+    assert default_generator().state() == before  # who brings a generator leaves it alone
     draws = PCG32(5)
     third = 1 / math.sqrt(9)
     assert np.array_equal(first.weight.data, draws.uniform(-third, third, (2, 9)))
@@ -686,6 +810,37 @@ def test_linear_init() -> None:
         assert p.data.min() < -0.99
 
 
+def test_linear_dtype() -> None:
+    single = Linear(3, 2, rng=PCG32(4))
+    for dtype in (np.float16, np.float32, np.float64, "float64"):
+        layer = Linear(3, 2, rng=PCG32(4), dtype=dtype)
+        for p, q in zip(layer.parameters(), single.parameters(), strict=True):
+            assert p.dtype == dtype
+            assert np.array_equal(p.data, q.data.astype(dtype))
+    before = default_generator().state()
+    with pytest.raises(TypeError, match="Linear: wants a floating dtype, got int64"):
+        Linear(3, 2, dtype=np.int64)
+    assert default_generator().state() == before
+
+
+def test_randn() -> None:
+    draws = PCG32(0)
+    for x in (randn(2, 3), randn((2, 3)), randn([2, 3])):  # the default generator moves on
+        assert np.array_equal(x.data, draws.normal(0.0, 1.0, (2, 3)))
+        assert x.dtype == np.float32
+        assert not x.requires_grad
+    wide = randn(4, rng=PCG32(3), dtype=np.float64, requires_grad=True)
+    assert np.array_equal(wide.data, PCG32(3).normal(0.0, 1.0, 4, np.float64))
+    assert wide.requires_grad
+    assert randn().shape == randn(()).shape == ()
+    assert randn(0, 2).shape == (0, 2)
+    assert randn(np.int64(3)).shape == (3,)
+    with pytest.raises(TypeError, match="float32 or float64, got float16"):
+        randn(2, dtype=np.float16)
+    with pytest.raises(ValueError, match=r"shape: .* got -1"):
+        randn(2, -1)
+
+
 def test_init_keeps_the_scale() -> None:
     for d in (4, 16, 64, 256, 1024):
         rng = PCG32(d)
@@ -696,10 +851,13 @@ def test_init_keeps_the_scale() -> None:
 
 
 def test_dropout_in_training_only() -> None:
-    layer = Dropout(0.25)
+    manual_seed(0)
+    layer, other = Dropout(0.25), Dropout(0.25)
     x = tensor(1000)
     before = layer.rng.state()
     assert before == PCG32(0).substream("dropout").state()
+    assert np.mean((layer(x).data == 0) == (other(x).data == 0)) < 0.75  # 1 where they drop alike
+    layer.rng.set_state(before)
     assert layer.eval()(x) is x
     assert Dropout(0.0)(x) is x
     assert layer.rng.state() == before  # nothing drawn
@@ -730,6 +888,13 @@ def test_dropout_validation() -> None:
     for p in (-0.1, 1.0, 1.5, math.nan):
         with pytest.raises(ValueError, match="0 <= p < 1, got"):
             Dropout(p)
+    for layer in (Dropout(0.1), Dropout(0.0), Dropout(0.1).eval()):
+        for whole in (Tensor(np.arange(3)), Tensor(np.ones(3, bool))):
+            with pytest.raises(TypeError, match=r"floating-point x, got .*x\.astype\(np\.float32"):
+                layer(whole)
+        for array in (np.ones(3), [1.0]):
+            with pytest.raises(TypeError, match="Dropout: wants a Tensor for x, got a"):
+                layer(array)
 
 
 class Classifier(Module):

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from tinyllm.nn import Linear, Module
+from tinyllm.nn import Linear, Module, Sequential
 from tinyllm.num.gradcheck import gradcheck
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor
-from tinyllm.train import AdamW, clip_grad_norm, cross_entropy, warmup_cosine
+from tinyllm.train import SGD, AdamW, clip_grad_norm, cross_entropy, warmup_cosine
 
 
 def normal(*shape, seed=0, scale=1.0):
@@ -194,8 +194,22 @@ def test_loss_dtypes_and_layouts():
     assert (x.grad == 2 * first).all()  # the backward pass leaves what it remembers as it was
 
 
+def test_loss_over_many_positions_in_float16():
+    for reduction, n in (("mean", 70_000), ("sum", 1), ("none", 1)):
+        x = leaf(np.zeros((70_000, 2), "float16"))
+        loss = cross_entropy(x, np.zeros(70_000, int), reduction=reduction)
+        loss.backward(np.ones(loss.shape, "float16"))
+        close(x.grad, np.full((70_000, 2), [-0.5 / n, 0.5 / n]), 2.0**-25)  # half a step of float16
+
+
 def test_loss_validation():
     z = Tensor(normal(2, 3))
+    for logits in (Tensor(np.eye(2, dtype=int)), Tensor(np.eye(2) > 0)):
+        with pytest.raises(TypeError, match=r"floating-point logits, got .*astype\(np.float32\)"):
+            cross_entropy(logits, [0, 1])
+    for logits in (z.data, z.data.tolist()):
+        with pytest.raises(TypeError, match="wants a Tensor for logits"):
+            cross_entropy(logits, [0, 1])
     for targets in ([0.0, 1.0], [True, False], ["a", "b"]):
         with pytest.raises(TypeError, match="whole numbers, got dtype"):
             cross_entropy(z, targets)
@@ -277,6 +291,21 @@ def test_adamw_against_torch(settings):
             close(p.data, q)
 
 
+def test_nothing_remembered():
+    ours = [leaf(np.zeros(2, "f4")), leaf(np.zeros(2))]
+    theirs = [torch.tensor(p.data, requires_grad=True) for p in ours]
+    settings = {"lr": 0.1, "betas": (0.0, 0.0), "weight_decay": 0.0}
+    optimizer, oracle = AdamW(ours, **settings), torch.optim.AdamW(theirs, **settings)
+    for size in (1e8, 5.0, -1e-3, 1e8, 0.0, 3.0):
+        for p, q in zip(ours, theirs, strict=True):
+            p.grad = np.array([size, -size], p.dtype)
+            q.grad = torch.tensor(p.grad)
+        optimizer.step()
+        oracle.step()
+        for p, q in zip(ours, theirs, strict=True):
+            close(p.data, q, 1e-6 if p.dtype == np.float32 else 1e-12)
+
+
 def test_parameters_without_gradient_stay():
     ours = [leaf(normal(3, seed=i)) for i in range(4)]
     theirs = [torch.tensor(p.data, requires_grad=True) for p in ours]
@@ -313,6 +342,111 @@ def test_decays_chooses_parameters():
         oracle.step()
     for name, p in ours.items():
         close(p.data, theirs[name])
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9, 1.5])
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_sgd_against_torch(momentum, decay):
+    shapes = [(3, 4), (5,), (), (0, 4)]
+    ours = [leaf(normal(*shape, seed=i)) for i, shape in enumerate(shapes)]
+    theirs = [torch.tensor(p.data, requires_grad=True) for p in ours]
+    settings = {"lr": 0.05, "momentum": momentum, "weight_decay": decay}
+    optimizer, oracle = SGD(ours, **settings), torch.optim.SGD(theirs, **settings)
+    for step in range(12):
+        optimizer.lr = oracle.param_groups[0]["lr"] = 0.05 / (step + 1)
+        for i, (p, q) in enumerate(zip(ours, theirs, strict=True)):
+            has_one = i != 1 or step % 3 == 1
+            p.grad = normal(*p.shape, seed=50 * step + i) if has_one else None
+            q.grad = torch.tensor(p.grad) if has_one else None
+        optimizer.step()
+        oracle.step()
+        for p, q in zip(ours, theirs, strict=True):
+            close(p.data, q)
+    optimizer.zero_grad()
+    assert all(p.grad is None for p in ours)
+
+
+def test_sgd_by_hand():
+    start = np.array([1.0, -1.0], "f4")
+    p = leaf(start)
+    optimizer = SGD([p], lr=np.float64(0.5), momentum=0.5)
+    for wanted in ([0.0, -2.0], [-1.5, -3.5]):  # u = (2, 2), then (1, 1) + (2, 2)
+        p.grad = np.array([2.0, 2.0], "f4")
+        before = p.data
+        optimizer.step()
+        assert p.data.tolist() == wanted
+        assert p.dtype == np.float32
+        assert not np.shares_memory(before, p.data)
+    assert start.tolist() == [1.0, -1.0]
+
+
+def test_sgd_resumes():
+    def run(start, state, steps):
+        p = leaf(start)
+        optimizer = SGD([("p", p)], lr=0.1, momentum=0.9)
+        if state is not None:
+            optimizer.load_state_dict(state)
+        for step in steps:
+            p.grad = normal(3, seed=step)
+            optimizer.step()
+        return p.data, optimizer.state_dict()
+
+    unbroken, last = run(normal(3), None, range(6))
+    half, state = run(normal(3), None, range(3))
+    kept = state["p.momentum_buffer"].copy()
+    resumed, again = run(half, state, range(3, 6))
+    assert (resumed == unbroken).all()
+    assert (again["p.momentum_buffer"] == last["p.momentum_buffer"]).all()
+    assert (state["p.momentum_buffer"] == kept).all()
+    with pytest.raises(ValueError, match=r"missing from the state: p\.momentum_buffer"):
+        SGD([("p", leaf(half))]).load_state_dict({})
+
+
+@pytest.mark.parametrize("kind", [SGD, AdamW])
+def test_settings_between_steps(kind):
+    p = leaf(np.ones(3))
+    optimizer = kind([p])
+    p.grad = np.ones(3)
+    optimizer.step()
+    moved, state = p.data, optimizer.state_dict()
+    for name, good in (("lr", 0.1), ("weight_decay", 0.1)):
+        for bad in (math.nan, -1.0, math.inf):
+            setattr(optimizer, name, bad)
+            with pytest.raises(ValueError, match=f"{kind.__name__}: {name} is a finite number"):
+                optimizer.step()
+            assert p.data is moved
+            assert all((state[key] == x).all() for key, x in optimizer.state_dict().items())
+        setattr(optimizer, name, good)
+        optimizer.step()
+        moved, state = p.data, optimizer.state_dict()
+    if kind is AdamW:
+        for bad in ((0.9, math.nan), (0.9,), 0.9, (1.0, 0.9)):
+            optimizer.betas = bad
+            with pytest.raises(ValueError, match="betas is two numbers"):
+                optimizer.step()
+            assert p.data is moved
+    else:
+        with pytest.raises(
+            ValueError, match=r"momentum is a finite number of at least 0, got -0\.5"
+        ):
+            SGD([p], momentum=-0.5)
+
+
+@pytest.mark.parametrize("call", [SGD, AdamW, lambda parameters: clip_grad_norm(parameters, 1.0)])
+def test_parameters_that_are_none(call):
+    model = Classifier(PCG32(0))
+    once = model.parameters()
+    assert len(list(once)) == 4
+    for nothing in (once, [], {}.items()):
+        with pytest.raises(ValueError, match="got no parameters"):
+            call(nothing)
+    for single in (leaf(np.ones(2)), model, 3):
+        with pytest.raises(TypeError, match=rf"got a {type(single).__name__}: .*m.parameters"):
+            call(single)
+    sequence = Sequential(Linear(2, 2))
+    for wrong in ([np.ones(2)], ["ab"], model.state_dict(), [("a", leaf(np.ones(2)), 0)], sequence):
+        with pytest.raises(TypeError, match="wants tensors or pairs of name and tensor, got"):
+            call(wrong)
 
 
 def test_buckets_change_nothing():
@@ -457,7 +591,6 @@ def test_optimiser_validation():
         optimizer.step()
     assert (p.data == 1).all()
     assert int(optimizer.state_dict()["p.step"]) == 0
-    AdamW([]).step()
 
 
 @pytest.mark.parametrize("max_norm", [0.1, 1.0, 5.0, 1e6, math.inf])
@@ -500,7 +633,6 @@ def test_clipping_of_extremes():
     norm = clip_grad_norm([p, q, r], 1.0)
     close(norm / 1e30, 5 * math.sqrt(2), 1e-6)
     close(p.grad, np.full(2, 0.6 / math.sqrt(2)), 1e-6)
-    assert clip_grad_norm([], 1.0) == 0.0
     assert clip_grad_norm([leaf(np.ones(3))], 1.0) == 0.0
     p.grad = np.zeros(2, "f4")
     assert clip_grad_norm([p], 1.0) == 0.0

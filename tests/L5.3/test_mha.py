@@ -11,10 +11,17 @@ import torch
 
 from tinyllm.nn import Linear, Module
 from tinyllm.num.gradcheck import gradcheck
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.pcg32 import PCG32, default_generator, manual_seed
 from tinyllm.tensor import Tensor
 from tinyllm.xfmr.masks import causal_mask, combine_masks, padding_mask
 from tinyllm.xfmr.mha import MultiHeadAttention
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """What is built without a generator is the same in every test."""
+    manual_seed(0)
+
 
 NAMES = [f"{layer}_proj.{part}" for layer in ("q", "k", "v", "out") for part in ("weight", "bias")]
 
@@ -727,8 +734,12 @@ def test_dropout_stream_resumes(path):
     resumed = module(dropout=0.5)
     resumed.load_rng_state(state)
     np.testing.assert_array_equal(path(resumed, x, x).data, path(unbroken, x, x).data)
-    own = PCG32(4)
-    assert MultiHeadAttention(8, 2, rng=own).dropout_rng.state() == own.substream("dropout").state()
+    own, before = PCG32(4), default_generator().state()
+    first, second = (MultiHeadAttention(8, 2, dropout=0.5, rng=own) for _ in range(2))
+    assert first.dropout_rng.state() == own.substream("dropout").state()
+    second.load_state_dict(first.state_dict())
+    assert not np.array_equal(path(first, x, x).data, path(second, x, x).data)
+    assert default_generator().state() == before  # who brings a generator leaves it alone
 
 
 def test_weights_are_those_before_dropout():
@@ -746,7 +757,11 @@ def test_parameter_names_shapes_and_init():
         wanted = rng.uniform(-(6**-0.5), 6**-0.5, (6, 6) if name.endswith("weight") else 6)
         np.testing.assert_array_equal(state[name], wanted)
         assert state[name].dtype == np.float32
-    again = MultiHeadAttention(6, 2, rng=PCG32(0)).state_dict()
+    again, following = MultiHeadAttention(6, 2, rng=PCG32(0)).state_dict(), MultiHeadAttention(6, 2)
+    rng = default_generator()
+    assert mha.dropout_rng.state() == PCG32(0).substream("dropout").state()
+    assert following.dropout_rng.state() != mha.dropout_rng.state()
+    assert following.q_proj.weight.data[0, 0] != mha.q_proj.weight.data[0, 0]
     other = MultiHeadAttention(6, 2, rng=PCG32(1)).state_dict()
     for name in NAMES:
         np.testing.assert_array_equal(again[name], state[name])

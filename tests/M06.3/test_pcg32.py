@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.pcg32 import PCG32, default_generator, manual_seed
 
 
 def reference(seed: int, stream: int = 0x0A02BDBF7BB3C0A7) -> Iterator[int]:
@@ -235,6 +235,36 @@ def test_substream_ignores_draws_made() -> None:
     other = PCG32()
     other.set_state(before)
     assert other.substream("a").state() == fresh
+
+
+def test_spawn_never_repeats() -> None:
+    rng = PCG32(3, 4)
+    before = rng.state()
+    made = [rng.spawn(name) for name in ("a", "b", "a", "a")]
+    wanted = [rng.substream(name) for name in ("a", "b", "a #2", "a #3")]
+    assert [child.state() for child in made] == [child.state() for child in wanted]
+    assert len({child.next_uint32() for child in made}) == 4
+    assert rng.state() == before  # nothing is drawn
+    rng.set_state(before)
+    assert rng.spawn("a").state() == rng.substream("a").state()
+    assert PCG32(3, 4).spawn("a").state() == rng.substream("a").state()  # each object counts
+    with pytest.raises(TypeError, match="str, got 3"):
+        rng.spawn(3)
+
+
+def test_default_generator() -> None:
+    rng = manual_seed(7)
+    assert rng is default_generator() is manual_seed(7)
+    fresh = PCG32(7)
+    assert np.array_equal(default_generator().uint32s(5), fresh.uint32s(5))
+    assert default_generator().next_uint32() == fresh.next_uint32()  # it moves on
+    first, second = rng.spawn("dropout"), default_generator().spawn("dropout")
+    assert first.state() == PCG32(7).substream("dropout").state() != second.state()
+    for wrong, error in ((-1, ValueError), (1.5, TypeError)):
+        with pytest.raises(error, match="seed"):
+            manual_seed(wrong)
+    assert manual_seed(0).state() == PCG32(0).state()
+    assert rng.spawn("dropout").state() == PCG32(0).substream("dropout").state()
 
 
 def test_substreams_nest() -> None:

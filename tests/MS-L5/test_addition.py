@@ -37,7 +37,7 @@ from tinyllm.addition import (
     translate,
 )
 from tinyllm.checkpoint import CheckpointError, read_safetensors, write_safetensors
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.pcg32 import PCG32, manual_seed
 from tinyllm.train import cross_entropy
 from tinyllm.xfmr.positions import sinusoidal
 from tinyllm.xfmr.search import greedy_search, log_softmax
@@ -51,6 +51,12 @@ SMALL = {
     "warmup": 5,
     "steps": 60,
 }
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    """What is built without a generator is the same in every test."""
+    manual_seed(0)
 
 
 def test_tokens_by_hand():

@@ -56,7 +56,26 @@ def test_names_for_checkers_are_the_names_at_run_time():
         for alias in node.names
         if alias.asname == alias.name
     }
-    assert promised == tinyllm._HOME
+    assert promised == tinyllm._HOME | dict.fromkeys(tinyllm._MODULES, "tinyllm")
+
+
+def test_modules_are_there_without_importing_them():
+    for name in tinyllm._MODULES:
+        code = f"import sys, tinyllm; x = tinyllm.{name}; print(x is sys.modules['tinyllm.{name}'])"
+        assert run(code) == "True\n"
+        assert name in dir(tinyllm)
+
+
+def test_a_fresh_process_draws_from_seed_zero():
+    code = "import tinyllm; print(tinyllm.Linear(4, 3).weight.data.tolist())"
+    first = tinyllm.Linear(4, 3, rng=tinyllm.PCG32(0)).weight.data.tolist()
+    assert run(code) == f"{first}\n"
+    tinyllm.manual_seed(0)
+    assert (
+        tinyllm.Linear(4, 3).weight.data.tolist()
+        == first
+        != tinyllm.Linear(4, 3).weight.data.tolist()
+    )
 
 
 @pytest.fixture(scope="module")

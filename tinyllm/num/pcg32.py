@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["PCG32"]
+__all__ = ["PCG32", "default_generator", "manual_seed"]
 
 MULTIPLIER = 6364136223846793005  # Knuth's, and O'Neill's choice
 DEFAULT_STREAM = 721347520444481703  # of pcg-cpp's pcg32 and Rust's rand_pcg
@@ -158,6 +158,7 @@ class PCG32:
         self.stream = _whole("stream", stream, 0, 1 << 63)
         self._increment = 2 * self.stream + 1
         self._state = (self._increment + self.seed) & MASK64  # step from 0, plus the seed
+        self._spawned: dict[str, int] = {}  # how many children of a name were made
         self.advance(1)
 
     def __repr__(self) -> str:
@@ -204,6 +205,15 @@ class PCG32:
         stream = int.from_bytes(digest[8:16], "little") >> 1
         return PCG32(seed, stream)
 
+    def spawn(self, name: str) -> PCG32:
+        """A child that nobody has had yet: ``substream(name)``, then ``substream(f"{name} #2")`` etc.
+
+        The count of each name is the object's own: it starts anew at `set_state`, and is no part
+        of `state`.
+        """
+        count = self._spawned[name] = self._spawned.get(name, 0) + 1
+        return self.substream(name if count == 1 else f"{name} #{count}")
+
     def state(self) -> dict[str, str]:
         """All there is to know of the generator, as text that JSON keeps."""
         return {
@@ -222,6 +232,7 @@ class PCG32:
         stream = _whole("stream", int(state["stream"], 16), 0, 1 << 63)
         self._state = _whole("state", int(state["state"], 16), 0, 1 << 64)
         self.seed, self.stream, self._increment = seed, stream, 2 * stream + 1
+        self._spawned = {}
 
     def uniform(
         self,
@@ -367,3 +378,24 @@ def _sizes(
     sides = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     sides = tuple(_whole("shape", side, 0, 1 << 62) for side in sides)
     return sides, math.prod(sides), kind
+
+
+_DEFAULT = PCG32(0)
+
+
+def default_generator() -> PCG32:
+    """The process's own generator, which every module built without `rng` draws from.
+
+    It is ``PCG32(0)`` when the process starts, and always the same object. Like any generator it is
+    for one thread at a time: threads that build or train at once give their modules an `rng`.
+    """
+    return _DEFAULT
+
+
+def manual_seed(seed: int) -> PCG32:
+    """Put the process's generator back to ``PCG32(seed)``, and return it.
+
+    ValueError unless 0 <= seed < 2**64.
+    """
+    _DEFAULT.set_state(PCG32(seed).state())
+    return _DEFAULT

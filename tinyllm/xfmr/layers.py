@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tinyllm.autograd import is_recording, no_grad, record, tensor_argument
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor
 from tinyllm.xfmr.attention import attention
 from tinyllm.xfmr.mha import MultiHeadAttention
@@ -264,11 +264,11 @@ class FeedForward(Module):
             raise ValueError(
                 f"FeedForward: activation is one of {', '.join(ACTIVATIONS)}, got {activation!r}"
             )
-        rng = PCG32(0) if rng is None else rng
+        rng = default_generator() if rng is None else rng
         self.activation = activation
         self.up = Linear(d_model, d_ff, rng=rng)
         self.down = Linear(d_ff, d_model, rng=rng)
-        self.dropout = Dropout(dropout)
+        self.dropout = Dropout(dropout, PCG32())
         self.seed_generators(rng)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -335,8 +335,8 @@ class EncoderLayer(Module):
     """Self-attention and a feed-forward network, each added to the stream.
 
     Parameters in order: self_attention.*, feed_forward.up.*, feed_forward.down.*, norm1.*, norm2.*;
-    drawn from `rng`, by default PCG32(0). `norm_first`: pre-norm (True) or post-norm. While training,
-    attention weights, hidden features and what each sublayer adds are dropped at rate `dropout`.
+    drawn from `rng`, by default default_generator(). `norm_first`: pre-norm (True) or post-norm. While
+    training, attention weights, hidden features and what each sublayer adds are dropped at rate `dropout`.
     """
 
     def __init__(
@@ -350,12 +350,12 @@ class EncoderLayer(Module):
         eps: float = 1e-5,
         rng: PCG32 | None = None,
     ) -> None:
-        rng = PCG32(0) if rng is None else rng
+        rng = default_generator() if rng is None else rng
         self.norm_first = norm_first
         self.self_attention = MultiHeadAttention(d_model, n_heads, dropout, rng=rng)
         self.feed_forward = FeedForward(d_model, d_ff, activation, dropout, rng)
         self.norm1, self.norm2 = LayerNorm(d_model, eps), LayerNorm(d_model, eps)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.dropout1, self.dropout2 = Dropout(dropout, PCG32()), Dropout(dropout, PCG32())
         self.seed_generators(rng)
 
     def _run(self, x: Tensor, mask: ArrayLike | None, weights: list[Tensor] | None) -> Tensor:
@@ -394,15 +394,15 @@ class DecoderLayer(Module):
         eps: float = 1e-5,
         rng: PCG32 | None = None,
     ) -> None:
-        rng = PCG32(0) if rng is None else rng
+        rng = default_generator() if rng is None else rng
         self.norm_first = norm_first
         self.self_attention = MultiHeadAttention(d_model, n_heads, dropout, rng=rng)
         self.cross_attention = MultiHeadAttention(d_model, n_heads, dropout, rng=rng)
         self.feed_forward = FeedForward(d_model, d_ff, activation, dropout, rng)
         self.norm1, self.norm2 = LayerNorm(d_model, eps), LayerNorm(d_model, eps)
         self.norm3 = LayerNorm(d_model, eps)
-        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
+        self.dropout1, self.dropout2 = Dropout(dropout, PCG32()), Dropout(dropout, PCG32())
+        self.dropout3 = Dropout(dropout, PCG32())
         self.seed_generators(rng)
 
     def _run(
@@ -489,7 +489,7 @@ class Encoder(Module):
         eps: float = 1e-5,
         rng: PCG32 | None = None,
     ) -> None:
-        rng = PCG32(0) if rng is None else rng
+        rng = default_generator() if rng is None else rng
         options = (d_model, n_heads, d_ff, dropout, activation, norm_first, eps, rng)
         self.layers = ModuleList(EncoderLayer(*options) for _ in _count("Encoder", n_layers))
         wanted = norm_first if final_norm is None else final_norm
@@ -570,7 +570,7 @@ class Decoder(Module):
         eps: float = 1e-5,
         rng: PCG32 | None = None,
     ) -> None:
-        rng = PCG32(0) if rng is None else rng
+        rng = default_generator() if rng is None else rng
         options = (d_model, n_heads, d_ff, dropout, activation, norm_first, eps, rng)
         self.layers = ModuleList(DecoderLayer(*options) for _ in _count("Decoder", n_layers))
         wanted = norm_first if final_norm is None else final_norm
@@ -668,7 +668,7 @@ class Transformer(Module):
         eps: float = 1e-5,
         rng: PCG32 | None = None,
     ) -> None:
-        rng = PCG32(0) if rng is None else rng
+        rng = default_generator() if rng is None else rng
         options = (d_model, n_heads, d_ff, dropout, activation, norm_first, final_norm, eps, rng)
         self.encoder = Encoder(n_encoder_layers, *options)
         self.decoder = Decoder(n_decoder_layers, *options)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tinyllm.autograd import record, tensor_argument
 from tinyllm.nn import Linear, Module
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.num.threads import column_sums, product
 from tinyllm.tensor import Tensor
 from tinyllm.xfmr.attention import attend, attention, attention_packed, bool_mask
@@ -36,9 +36,10 @@ class MultiHeadAttention(Module):
     Queries are projected from x_q [B, Tq, d_model], keys and values from x_kv [B, Tk, d_model]; head h
     owns features h*dh to (h+1)*dh - 1. Parameters, in the order of the state dict: q_proj.weight,
     q_proj.bias, k_proj.*, v_proj.*, out_proj.*; weights [d_model, d_model], biases [d_model], or none
-    of the four with ``bias=False``. They are drawn in that order from `rng`, by default ``PCG32(0)``,
-    uniformly within 1/sqrt(d_model), in float32. While training, attention weights are dropped at
-    rate `dropout`, by draws from ``rng.substream("dropout")``.
+    of the four with ``bias=False``. They are drawn in that order from `rng`, by default the process's
+    ``default_generator()``, uniformly within 1/sqrt(d_model), in float32. While training, attention
+    weights are dropped at rate `dropout`, by draws from ``rng.spawn("dropout")``, so no two modules of
+    one generator drop alike.
 
     ValueError unless d_model and n_heads are positive ints, n_heads divides d_model, and 0 <= dropout
     < 1. Vaswani et al. (2017), section 3.2.2.
@@ -64,7 +65,7 @@ class MultiHeadAttention(Module):
             )
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"MultiHeadAttention: wants 0 <= dropout < 1, got {dropout}")
-        rng = PCG32(0) if rng is None else rng
+        rng = default_generator() if rng is None else rng
         self.d_model, self.n_heads, self.d_head = d_model, n_heads, d_model // n_heads
         self.scale = 1.0 / math.sqrt(self.d_head)  # eq. heads
         self.dropout = dropout
@@ -72,7 +73,7 @@ class MultiHeadAttention(Module):
         self.k_proj = Linear(d_model, d_model, bias, rng)
         self.v_proj = Linear(d_model, d_model, bias, rng)
         self.out_proj = Linear(d_model, d_model, bias, rng)
-        self.dropout_rng = rng.substream("dropout")
+        self.dropout_rng = rng.spawn("dropout")
 
     def split_heads(self, x: Tensor) -> Tensor:
         """[B, T, d] -> [B, H, T, dh]: head h gets features h*dh to (h+1)*dh - 1.

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tinyllm.autograd import record, tensor_argument
 from tinyllm.nn import Module
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor
 
 __all__ = [
@@ -57,8 +57,8 @@ def _sum_by_row(rows: Array, g: Array, V: int) -> Array:
 class Embedding(Module):
     """A learned vector for each of n_tokens tokens; `weight` is float32 [n_tokens, d_model].
 
-    Drawn from the normal distribution with standard deviation `std`, from `rng`, by default a fresh
-    ``PCG32(0)``. ValueError unless both sizes are positive.
+    Drawn from the normal distribution with standard deviation `std`, from `rng`, by default the
+    process's ``default_generator()``. ValueError unless both sizes are positive.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Embedding(Module):
             _whole("Embedding", name, size, 1)
             for name, size in (("n_tokens", n_tokens), ("d_model", d_model))
         )
-        rng = PCG32(0) if rng is None else rng
+        rng = default_generator() if rng is None else rng
         self.weight = Tensor(rng.normal(0.0, std, shape), requires_grad=True)
 
     def forward(self, ids: ArrayLike) -> Tensor:
@@ -146,7 +146,7 @@ class LearnedPositions(Module):
             _whole("LearnedPositions", name, size, 1)
             for name, size in (("n_positions", n_positions), ("d_model", d_model))
         )
-        rng = PCG32(0) if rng is None else rng
+        rng = default_generator() if rng is None else rng
         self.weight = Tensor(rng.normal(0.0, std, shape), requires_grad=True)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:

@@ -103,7 +103,7 @@ class Attention(NamedTuple):
 
 class Adder(Module):
     """Two embeddings, waves, L5.5's Transformer with pre-norm, a map to 14 logits; drawn from `rng`, by
-    default PCG32(0)."""
+    default default_generator()."""
 
     source: Embedding
     target: Embedding

@@ -1,7 +1,7 @@
 # Tangled from book/0-foundations/L0.4-modules.md
 """Modules: objects that hold parameters, other modules and random generators; and Linear."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -9,10 +9,19 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor
 
-__all__ = ["Dropout", "Linear", "Module", "ModuleList", "Unmatched", "linear"]
+__all__ = [
+    "Dropout",
+    "Linear",
+    "Module",
+    "ModuleList",
+    "Sequential",
+    "Unmatched",
+    "linear",
+    "randn",
+]
 
 class Unmatched(NamedTuple):
-    """Paths that a load left out: parameters without an array, and arrays without a parameter."""
+    """Paths that a load left out: those without an array, and arrays that nothing is called after."""
 
     missing: list[str]
     unexpected: list[str]
@@ -23,10 +32,10 @@ class Module:
     What is assigned to an attribute is registered by what it is: a leaf `Tensor` that requires a
     gradient as a parameter, a `Module` as a submodule, a `PCG32` as a generator. A thing's path is
     the names that lead to it, joined by dots: ``layers.0.weight``. Order is the order of first
-    assignment. None, or `del`, ends a registration; anything else under a registered name is a
-    TypeError. A list, tuple, set or dict that holds such things is a TypeError as soon as members
-    are listed (by any method below but `forward` and `extra_repr`), and a module inside itself a
-    ValueError. No `super().__init__()` is needed.
+    assignment (for a buffer, of `register_buffer`). None, or `del`, ends a registration; anything
+    else under a registered name is a TypeError. A list, tuple, set or dict that holds such things is
+    a TypeError as soon as members are listed (by any method below but `forward` and `extra_repr`),
+    and a module inside itself a ValueError. No `super().__init__()` is needed.
     """
 
     training: bool
@@ -38,6 +47,17 @@ class Module:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The same as `forward`."""
+
+    def register_buffer(self, name: str, array: ArrayLike | Tensor) -> None:
+        """Make a copy of an array of any shape the attribute `name`: a `Tensor`, saved, not trained.
+
+        It is in the state dict, `astype` converts it if it is floating, and it is no parameter.
+        ValueError for a name that is taken or no identifier; TypeError for a tensor that requires
+        grad.
+        """
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
+        """Path and buffer in definition order, each buffer once, by its first path."""
 
     def named_parameters(self) -> Iterator[tuple[str, Tensor]]:
         """Path and parameter in definition order, each parameter once, by its first path."""
@@ -51,11 +71,20 @@ class Module:
     def modules(self) -> Iterator[Module]:
         """This module and every module below it, each once."""
 
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """Name and module of this module's own attributes, in definition order, each module once."""
+
+    def children(self) -> Iterator[Module]:
+        """The modules among this module's own attributes, each once."""
+
+    def apply(self, function: Callable[[Module], object]) -> Self:
+        """Call the function with each of `modules()`, in their order; returns the module."""
+
     def zero_grad(self) -> None:
         """Forget all gradients, as is to be done before each backward pass."""
 
     def astype(self, dtype: DTypeLike) -> Self:
-        """Convert every parameter to another floating dtype, in place; returns the module.
+        """Convert parameters and floating buffers to another floating dtype; returns the module.
 
         Gradients are forgotten. TypeError for a dtype that is not floating.
         """
@@ -67,12 +96,12 @@ class Module:
         """Put this module and all below it into evaluation mode; returns the module."""
 
     def state_dict(self) -> dict[str, NDArray[Any]]:
-        """A copy of each parameter's array by path, in definition order; shared ones by every path."""
+        """Copies of all parameters and buffers by path, in definition order; shared ones by every path."""
 
     def load_state_dict(
         self, state: Mapping[str, ArrayLike | Tensor], strict: bool = True
     ) -> Unmatched:
-        """Copy arrays into the parameters of the same paths; each parameter keeps its dtype.
+        """Copy arrays into the parameters and buffers of the same paths; each keeps its dtype.
 
         A shared parameter may be given by any or all of its paths. ValueError, and nothing is
         loaded, for a shape or a dtype that does not fit, for different arrays for one shared
@@ -93,7 +122,10 @@ class Module:
         """
 
     def seed_generators(self, root: PCG32) -> Self:
-        """Start each generator as ``root.substream(path)``, so that no two draw alike."""
+        """Start each generator as ``root.spawn(path)``, so that no two draw alike.
+
+        The first model of a root gets ``root.substream(path)``, the next one of it other children.
+        """
 
     def extra_repr(self) -> str:
         """What repr() puts between the brackets; for subclasses to say."""
@@ -111,25 +143,62 @@ class ModuleList(Module):
 
     def __iter__(self) -> Iterator[Any]: ...
 
+class Sequential(ModuleList):
+    """Modules and functions in order, each called with what the one before returned.
+
+    Registered as for `ModuleList`; a function has a place, but no parameters. Without any layer it
+    returns what it is given.
+    """
+
+    def __init__(self, *layers: Module | Callable[[Any], Any]) -> None: ...
+    def append(self, module: Module | Callable[[Any], Any]) -> None:
+        """Add a module or function at the end.
+
+        TypeError for anything else, a class and the method of a module included.
+        """
+
+    def forward(self, x: Any) -> Any:
+        """What the last one returns."""
+
+def randn(
+    *shape: int | Sequence[int],
+    rng: PCG32 | None = None,
+    dtype: DTypeLike = ...,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A tensor of standard normal numbers, of the shape given: ``randn(2, 3)`` or ``randn((2, 3))``.
+
+    Drawn by ``rng.normal``, by default the process's ``default_generator()``. TypeError unless dtype
+    is float32 or float64, ValueError for a negative size.
+    """
+
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x W^T + b for x [..., d_in], weight [d_out, d_in], bias [d_out] -> [..., d_out].
 
     One recorded operation, and one matrix product whatever the batch axes. The result's dtype is
-    numpy's promotion of the arguments'. ValueError for shapes that do not fit.
+    numpy's promotion of the arguments': float64 where x is float64, whatever the weight. ValueError
+    for shapes that do not fit, TypeError for what is no tensor.
     """
 
 class Linear(Module):
     """y = x W^T + b with weight [d_out, d_in] and bias [d_out], or None.
 
-    Both are float32, drawn uniformly from -1/sqrt(d_in) to 1/sqrt(d_in), the weight first, from
-    `rng`, by default a fresh ``PCG32(0)``. ValueError unless d_in and d_out are positive ints.
+    Both are drawn uniformly from -1/sqrt(d_in) to 1/sqrt(d_in), the weight first, from `rng`, by
+    default the process's ``default_generator()``: as float32 numbers, then converted to `dtype`, by
+    default float32. ValueError unless d_in and d_out are positive ints, TypeError for a dtype that
+    is not floating.
     """
 
     weight: Tensor
     bias: Tensor | None
 
     def __init__(
-        self, d_in: int, d_out: int, bias: bool = True, rng: PCG32 | None = None
+        self,
+        d_in: int,
+        d_out: int,
+        bias: bool = True,
+        rng: PCG32 | None = None,
+        dtype: DTypeLike = ...,
     ) -> None: ...
     def forward(self, x: Tensor) -> Tensor:
         """[..., d_in] -> [..., d_out]."""
@@ -139,7 +208,8 @@ class Dropout(Module):
 
     In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. Else an entry
     is kept where ``rng.uniform(0.0, 1.0, x.shape) >= p``. The generator is this module's own, by
-    default ``PCG32(0).substream("dropout")``. ValueError unless 0 <= p < 1.
+    default ``default_generator().spawn("dropout")``, so no two drop alike. ValueError unless
+    0 <= p < 1; TypeError, in evaluation mode too, for an x that is no floating tensor.
     """
 
     p: float

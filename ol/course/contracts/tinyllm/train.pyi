@@ -1,5 +1,5 @@
 # Tangled from book/0-foundations/L0.5-training.md
-"""L0.5 Training: cross-entropy, AdamW, clipping of gradients, a learning-rate schedule."""
+"""L0.5 Training: cross-entropy, AdamW, SGD, clipping of gradients, a learning-rate schedule."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tinyllm.tensor import Tensor
 
-__all__ = ["AdamW", "clip_grad_norm", "cross_entropy", "warmup_cosine"]
+__all__ = ["SGD", "AdamW", "clip_grad_norm", "cross_entropy", "warmup_cosine"]
 
 Array: TypeAlias = NDArray[Any]
 Parameters: TypeAlias = Iterable[Tensor | tuple[str, Tensor]]
@@ -26,7 +26,8 @@ def cross_entropy(
     "mean" is over the positions that count, a tensor of shape (); "sum" is their sum, of shape ();
     "none" the loss of each position [...], 0 where ignored. Computed in float32 at least and
     returned in the logits' dtype. ValueError for shapes that do not fit, an unknown reduction, a
-    target that is no class, and a mean over no position; TypeError for targets that are not ints.
+    target that is no class, and a mean over no position; TypeError for logits that are no floating
+    tensor and for targets that are not ints.
     Source: torch.nn.functional.cross_entropy.
     """
 
@@ -54,15 +55,19 @@ class AdamW:
         weight_decay: float = 0.01,
         decays: Callable[[str, Tensor], bool] | None = None,
     ) -> None:
-        """parameters: tensors (named "0", "1", ...), or pairs of name and tensor; each tensor once,
-        else ValueError. decays: which of them decay, by name and tensor; None for all. ValueError
-        unless lr, eps and weight_decay are finite and at least 0, and 0 <= betas < 1."""
+        """parameters: tensors (named "0", "1", ...), or pairs of name and tensor; at least one, and
+        each tensor once, else ValueError; TypeError for anything else, a single tensor or a module
+        too. decays: which of them decay, by name and tensor; None for all. ValueError unless lr, eps
+        and weight_decay are finite and at least 0, and 0 <= betas < 1."""
 
+    def zero_grad(self) -> None:
+        """Forget the gradients of all parameters."""
     def step(self) -> None:
         """Move every parameter that has a gradient; the others keep their data, means and count.
 
         `.data` becomes a new array; no array is written to. ValueError, and nothing moves, if a
-        parameter has another dtype or size than when the optimiser was made.
+        parameter has another dtype or size than when the optimiser was made, or if a setting that
+        was assigned since is out of range.
         """
     def state_dict(self) -> dict[str, Array]:
         """Copies: NAME.exp_avg and NAME.exp_avg_sq in the parameter's shape and dtype, NAME.step
@@ -71,12 +76,44 @@ class AdamW:
         """Go on from a state, copied. ValueError that names every missing, unexpected or misfitting
         array, and nothing is loaded."""
 
+class SGD:
+    """Gradient descent with momentum, as torch.optim.SGD computes it.
+
+    A step is for each parameter that has a gradient g:
+    u = momentum u + (g + weight_decay data), where u begins at 0; data = data - lr u.
+    """
+
+    lr: float
+    momentum: float
+    weight_decay: float
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+    ) -> None:
+        """parameters as for AdamW. ValueError unless all settings are finite and at least 0."""
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of all parameters."""
+    def step(self) -> None:
+        """Move every parameter that has a gradient; the others keep their data and u.
+
+        `.data` becomes a new array. ValueError, and nothing moves, as for AdamW.
+        """
+    def state_dict(self) -> dict[str, Array]:
+        """Copies: NAME.momentum_buffer in the parameter's shape and dtype."""
+    def load_state_dict(self, state: Mapping[str, ArrayLike]) -> None:
+        """Go on from a state, copied. ValueError as for AdamW, and nothing is loaded."""
+
 def clip_grad_norm(parameters: Parameters, max_norm: float) -> float:
     """Scale all gradients by min(1, max_norm / (length + 1e-6)), in place.
 
     The length is that of all gradients as one vector; it is returned, as it was before. Parameters
     without a gradient count for nothing. max_norm may be math.inf, which only measures. ValueError
-    unless max_norm > 0; FloatingPointError that names the parameters, and nothing is scaled, if a
+    unless max_norm > 0, and for parameters as AdamW refuses them (TypeError too); FloatingPointError that names the parameters, and nothing is scaled, if a
     gradient holds NaN or infinity. Source: torch.nn.utils.clip_grad_norm_.
     """
 

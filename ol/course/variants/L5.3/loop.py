@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tinyllm.nn import Linear, Module
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor, concatenate, stack
 from tinyllm.xfmr.attention import attend, bool_mask
 
@@ -36,13 +36,13 @@ class MultiHeadAttention(Module):
             raise ValueError(f"{n_heads} heads cannot share {d_model} features evenly")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout is a rate below 1, not {dropout}")
-        rng = rng if rng is not None else PCG32(0)
+        rng = rng if rng is not None else default_generator()
         self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
         self.d_head = d_model // n_heads
         self.scale = 1 / math.sqrt(self.d_head)
         made = [Linear(d_model, d_model, bias=bias, rng=rng) for _ in range(4)]
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = made
-        self.dropout_rng = rng.substream("dropout")
+        self.dropout_rng = rng.spawn("dropout")
 
     def attend(
         self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None

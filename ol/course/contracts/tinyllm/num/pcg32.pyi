@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-__all__ = ["PCG32"]
+__all__ = ["PCG32", "default_generator", "manual_seed"]
 
 class PCG32:
     """A sequence of random numbers, chosen by a seed and a stream number.
@@ -41,6 +41,14 @@ class PCG32:
         Its seed and stream are the first and the second 8 bytes (little-endian; the stream without
         its lowest bit) of the SHA-256 of this generator's seed and stream (8 bytes each,
         little-endian) followed by the name in UTF-8. A name that is no str is a TypeError.
+        """
+
+    def spawn(self, name: str) -> PCG32:
+        """A child that nobody has had yet: the k-th request of a name gives another generator.
+
+        The first gives ``substream(name)``, the second ``substream(f"{name} #2")``, the third
+        ``substream(f"{name} #3")``. The counts are the object's own: `state` does not hold them, and
+        `set_state` starts them anew.
         """
 
     def state(self) -> dict[str, str]:
@@ -97,3 +105,16 @@ class PCG32:
         Fisher and Yates: for i from n - 1 down to 1, entry i changes places with entry
         ``integers(0, i + 1)``. ValueError unless 0 <= n < 2**32.
         """
+
+def default_generator() -> PCG32:
+    """The process's own generator, which every module built without `rng` draws from.
+
+    It is ``PCG32(0)`` when the process starts, always the same object, and moves on with each draw.
+    Not for several threads at once.
+    """
+
+def manual_seed(seed: int) -> PCG32:
+    """Put the process's generator back to ``PCG32(seed)``, with all its counts, and return it.
+
+    ValueError unless 0 <= seed < 2**64.
+    """

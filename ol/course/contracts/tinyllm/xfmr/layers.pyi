@@ -70,8 +70,8 @@ class FeedForward(Module):
     """down(dropout(activation(up(x)))), the same for every position.
 
     Parameters: up.weight [d_ff, d_model], up.bias, down.weight [d_model, d_ff], down.bias, L0.4's
-    Linears drawn from `rng` in that order, by default PCG32(0). activation: "relu", "gelu" (erf) or
-    "gelu_tanh", else ValueError.
+    Linears drawn from `rng` in that order, by default default_generator(). activation: "relu",
+    "gelu" (erf) or "gelu_tanh", else ValueError.
     """
 
     activation: str
@@ -96,9 +96,10 @@ class EncoderLayer(Module):
     """Self-attention and a feed-forward network, each added to the stream.
 
     norm_first: x + F(norm(x)), else norm(x + F(x)). Parameters in order: self_attention.*,
-    feed_forward.up.*, feed_forward.down.*, norm1.*, norm2.*; drawn from `rng`, by default PCG32(0).
-    While training, attention weights, hidden features and what a sublayer adds are dropped at rate
-    `dropout`, each by a generator of its own: rng.substream(path), set by the outermost module.
+    feed_forward.up.*, feed_forward.down.*, norm1.*, norm2.*; drawn from `rng`, by default
+    default_generator(). While training, attention weights, hidden features and what a sublayer adds
+    are dropped at rate `dropout`, each by a generator of its own: rng.spawn(path), set by the
+    outermost module (for the first module of an `rng`: rng.substream(path)).
     """
 
     norm_first: bool

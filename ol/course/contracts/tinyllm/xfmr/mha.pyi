@@ -18,9 +18,10 @@ class MultiHeadAttention(Module):
     Queries are projected from x_q [B, Tq, d_model], keys and values from x_kv [B, Tk, d_model]; head h
     owns features h*dh to (h+1)*dh - 1. Parameters, in the order of the state dict: q_proj.weight,
     q_proj.bias, k_proj.*, v_proj.*, out_proj.*; weights [d_model, d_model], biases [d_model], or none
-    of the four with ``bias=False``. They are drawn in that order from `rng`, by default ``PCG32(0)``,
-    uniformly within 1/sqrt(d_model), in float32. While training, attention weights are dropped at
-    rate `dropout`, by draws from ``rng.substream("dropout")``.
+    of the four with ``bias=False``. They are drawn in that order from `rng`, by default the process's
+    ``default_generator()``, uniformly within 1/sqrt(d_model), in float32. While training, attention
+    weights are dropped at rate `dropout`, by draws from ``rng.spawn("dropout")``, so no two modules of
+    one generator drop alike.
 
     ValueError unless d_model and n_heads are positive ints, n_heads divides d_model, and 0 <= dropout
     < 1. Vaswani et al. (2017), section 3.2.2.

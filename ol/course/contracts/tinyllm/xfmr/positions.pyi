@@ -30,7 +30,7 @@ def embed(table: Tensor, ids: ArrayLike) -> Tensor:
 
 class Embedding(Module):
     """A learned vector for each token: `weight` float32 [n_tokens, d_model], normally distributed with
-    standard deviation `std`, drawn from `rng`, by default a fresh PCG32(0). ValueError unless both
+    standard deviation `std`, drawn from `rng`, by default default_generator(). ValueError unless both
     sizes are positive ints."""
 
     weight: Tensor
@@ -73,7 +73,7 @@ class SinusoidalPositions(Module):
 
 class LearnedPositions(Module):
     """Adds a learned vector for each position: `weight` float32 [n_positions, d_model], normally
-    distributed with standard deviation `std`, drawn from `rng`, by default a fresh PCG32(0)."""
+    distributed with standard deviation `std`, drawn from `rng`, by default default_generator()."""
 
     weight: Tensor
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tinyllm.autograd import record
 from tinyllm.nn import Linear, Module
-from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor
 from tinyllm.xfmr.attention import attend, attention, bool_mask
 
@@ -37,7 +37,7 @@ class MultiHeadAttention(Module):
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout must be in [0, 1), got {dropout}")
         if rng is None:
-            rng = PCG32(0)
+            rng = default_generator()
         self.d_model = d_model
         self.n_heads = n_heads
         self.d_head = d_model // n_heads
@@ -48,7 +48,7 @@ class MultiHeadAttention(Module):
         self.k_proj = Linear(d_model, d_model, bias, rng)
         self.v_proj = Linear(d_model, d_model, bias, rng)
         self.out_proj = Linear(d_model, d_model, bias, rng)
-        self.dropout_rng = rng.substream("dropout")
+        self.dropout_rng = rng.spawn("dropout")
 
     def split_heads(self, x: Tensor) -> Tensor:
         if x.ndim != 3 or x.shape[2] % self.d_model:
