@@ -166,6 +166,8 @@ TORCH = [
     (lambda x: x.broadcast_to(5, 2, 3, 4), lambda x: x.broadcast_to((5, 2, 3, 4))),
     (lambda x: x[:, :1].broadcast_to(2, 3, 4), lambda x: x[:, :1].expand(2, 3, 4)),
     (lambda x: x.reshape(6, 4)[::2] * 3 + x[0, 0], None),
+    (lambda x: x[x > 0], None),
+    (lambda x: x[(x == x[0, 0, 0]) | (x < -3)], None),
     (lambda x: x.unsqueeze(0), None),
     (lambda x: x.unsqueeze(3), None),
     (lambda x: x.unsqueeze(-2), None),
