@@ -1025,13 +1025,9 @@ COMMENT_STYLES = {
     "! {}": "f90 f95 f03 f08",
     "(* {} *)": "ml mli",
 }
-# First lines that a program reads: `#n` of sed, `#compdef`, `#cloud-config`, `%&latex`, `--liquibase`, `%%! -smp`, a
-# notebook of Pluto's, variables of Emacs, `title: x` on top of a page, XML where the ending says otherwise.
-FIRST_LINE = {
-    "#%-;": r"[#%;-]+(?:[\w!%&:@$]|[ ]A[ ]Pluto)|.*-\*-|<[?!]",
-    "<": r"\w[\w-]*:\s|.*-\*-",
-    "/!(": r".*-\*-|<[?!]",
-}
+# First lines that a program reads: comments without a blank behind their mark, such as `#n` of sed, `#compdef`,
+# `#cloud-config`, `%&latex`, `--liquibase`; `%%! -smp`; a notebook of Pluto's; variables of Emacs.
+FIRST_LINE = r".*-\*-|%%!|(?:{})+(?:[\w%&:@$]| A Pluto)"
 # What has to stay in front of the header: shebang and coding lines, directives of a Dockerfile, the front matter of a
 # notebook or a page, declarations that XML, HTML and CSS want first.
 PROLOGUE = r"""(?xi)
@@ -1058,11 +1054,10 @@ def add_header(book: Book, target: str, pieces: list[tuple]) -> None:
     more = f" and {len(chapters) - 1} more" if len(chapters) > 1 else ""
     line = style.format(f"Tangled from {without_comment_ends(chapters[0])}{more}") + "\n"
     text = "".join([piece[0] for piece in pieces])
-    front_matter = FRONT_MATTER if "<!--" in style else r"(?!)"
-    found = re.match(front_matter, text) or re.match(PROLOGUE, text)
-    if re.match(
-        next(r for marks, r in FIRST_LINE.items() if style[0] in marks), text[found.end() :]
-    ):
+    is_page = style[0] == "<"
+    found = is_page and re.match(FRONT_MATTER, text) or re.match(PROLOGUE, text)
+    first_line = FIRST_LINE.format(re.escape(style.split()[0])) + r"|\w[\w-]*:\s" * is_page
+    if re.match(first_line, text[found.end() :]) or text[0] == "<" and not is_page:
         return
     kept, header = found.end(), (line, pieces[0][1], -1, "", None)
     for number, (text, block, start, *rest) in enumerate(pieces):
