@@ -227,12 +227,7 @@ def scan(chapter: Chapter, book: Book) -> None:
         line += text.count("\n", counted, close)
         position = end
         block.end_line, counted = line, close
-        if (
-            not prefix
-            and chapter.blocks
-            and text[last_end : last_end + 2].strip()
-            and (wrong := ended_early(block))
-        ):
+        if simple and text[last_end : last_end + 2].strip() and (wrong := ended_early(block)):
             book.warn(block, "this fence opens a block of its own" + wrong)
         last_end = end
         body = text[stop + 1 : close]
@@ -370,18 +365,16 @@ def after_comment(chapter: Chapter, book: Book, at: int, since: int) -> int:
     text = chapter.text
     start = max(text.rfind("\n", 0, at) + 1, since)
     before = text[start:at]
-    is_text = not re.fullmatch(OPENER_PREFIX, before) or (
-        before.isspace() and is_indented_code(text, start, columns(before))
-    )
-    if is_text:
-        end = text.find("\n", at)
-        return end if end >= 0 else len(text)
-    end, in_quote = text.find("-->", at + 2), quote_marks(before.count(">"))
-    if end >= 0 and all(in_quote.match(row) for row in text[at:end].split("\n")[1:]):
-        return end + 3
-    wrong = "HTML comment is not closed: without --> every block after it would vanish"
-    book.faults.append(Fault(chapter.path, text.count("\n", 0, at) + 1, wrong))
-    return at + 4
+    at_margin = not before.isspace() or text[start - 1 : start] not in "\n"
+    is_indented = not at_margin and is_indented_code(text, start, columns(before))
+    if re.fullmatch(OPENER_PREFIX, before) and not is_indented:
+        end, in_quote = text.find("-->", at + 2), quote_marks(before.count(">"))
+        if end >= 0 and all(in_quote.match(row) for row in text[at:end].split("\n")[1:]):
+            return end + 3
+        wrong = "HTML comment is not closed: without --> every block after it would vanish"
+        book.faults.append(Fault(chapter.path, text.count("\n", 0, at) + 1, wrong))
+    end = text.find("\n", at)
+    return end if end >= 0 else len(text)
 
 
 # ---- the opener
@@ -425,12 +418,8 @@ def parse_opener(info: str) -> tuple:
                 f"cannot read attributes from {inside[at:].strip()!r} on; wanted #name, .class, key=value"
             )
         at, kind = found.end(), found.lastgroup
-        if (
-            meant
-            and kind not in ("double", "single")
-            and (wrong := half_read(found[0].strip(), last))
-        ):
-            raise ValueError(wrong)
+        if meant and kind not in ("double", "single"):
+            half_read(last, found[0].strip())
         last = found[0].strip()
         if kind == "id":
             if name is not None:
@@ -452,21 +441,20 @@ def parse_opener(info: str) -> tuple:
 
 
 OURS = r"(?:file|patch|mode|header)"
+HALF_READ = {  # two tokens, of which the second was meant otherwise than it reads: why
+    ".* .*[\u2018-\u201f].*": "has curly quotes; write straight ones",
+    rf".* (?:.*[,;]|(?:#|{OURS}=)[^,;]*[,;](?:[#.]|\w+=).*)": "has a comma; blanks separate attributes",
+    rf".* {OURS}:.*": "has a colon; write key=value",
+    rf".* {OURS}\s*=\s*{OURS}=.*": "has no value",
+    rf"(?:#|{OURS}\s*=\s*[^\s\"']).* [^#.=][^=]*": "is no #name, .class or key=value; a name has no blanks, a path with blanks is quoted",
+}
 
 
-def half_read(token: str, last: str) -> str:
-    """What is wrong with a token of the braces that was meant otherwise than it reads; `last` is the one before it."""
-    if re.search("[\u2018-\u201f]", token):
-        return f"curly quotes in {token}; write straight ones"
-    if re.search(r"[,;]$", token) or re.match(rf"(?:#|{OURS}=)[^,;]*[,;]\s*(?:[#.]|\w+=)", token):
-        return f"comma in {token}; attributes are separated by blanks"
-    if wrong := re.match(rf"({OURS}):", token):
-        return f"cannot read {token}; write {wrong[1]}=..."
-    if wrong := re.match(rf"({OURS})\s*=\s*{OURS}=", token):
-        return f"{wrong[1]}= has no value"
-    if re.fullmatch(r"[^#.=][^=]*", token) and re.match(rf"#|{OURS}\s*=\s*[^\s\"']", last):
-        return f"{token!r} after {last} belongs to nothing; a name has no blanks, a path with blanks is quoted, a class has a dot"
-    return ""
+def half_read(last: str, token: str) -> None:
+    """Raise ValueError for a token of the braces that was meant otherwise than it reads behind the `last` one."""
+    for pattern, why in HALF_READ.items():
+        if re.fullmatch(pattern, f"{last} {token}"):
+            raise ValueError(f"{token} {why}")
 
 
 def normal(name: str) -> str:
@@ -778,15 +766,16 @@ def nameless(book: Book, name: str) -> str:
 
 
 def warn_almost(book: Book, block: Block, start: int, text: str) -> None:
-    for match in re.finditer(r"<<[ \t]*([^<>\n]+?)[ \t]*>>?", text):
-        at, shown, name = start + match.start(), match[0], match[1]
-        row = block.body[block.body.rfind("\n", 0, at) + 1 :].partition("\n")[0].strip()
+    body = block.body
+    for match in re.finditer(r"<<([^<>\n]+)>>?", text):
+        at, shown, name = start + match.start(), match[0], match[1].strip()
+        row = body[body.rfind("\n", 0, at) + 1 : body.find("\n", at)].strip()
         if shown.endswith(">>"):
             close = nearest(book, name) if len(name) > 2 else ""
-            is_meant = close or row.startswith(shown)
+            is_meant = name and (close or row.startswith(shown))
         else:
-            close, is_meant = f"; did you mean {shown}>?", row == shown and name in book.chunks
-        if is_meant and block.body[at - 1 : at] != "\\":
+            close, is_meant = f"; did you mean {shown}>?", row == shown
+        if is_meant and body[at - 1 : at] != "\\":
             book.warn(block, f"{shown} is text here and no reference{close}", line_of(block, at))
 
 
@@ -1036,7 +1025,7 @@ PROLOGUE = r"""(?xi)
     (?:\#[ ]---\n(?:\#.*\n)*?\#[ ]---\n
       | <\?.*\n | <!DOCTYPE[^>\[]*(?:\[[^\]]*\])?[^>]*>.*\n | @charset.*\n)?"""
 FRONT_MATTER = (  # of a page or a chapter
-    r"(---|\+\+\+)[ \t]*\n(?=\s*(?:#.*\n\s*)*[\w\"'. -]+[:=])(?:.*\n)*?(?:\1|\.\.\.)[ \t]*\n"
+    r"(---|\+\+\+)[ \t]*\n(?=\s*(?:#.*\n\s*)*[\w\"'][\w\"'. -]*[:=])(?:.*\n)*?(?:\1|\.\.\.)[ \t]*\n"
 )
 
 
@@ -2484,14 +2473,12 @@ def stopped_by_faults(book: Book) -> bool:
 
 def no_target(book: Book) -> list[str]:
     """What to say of a book that makes no file."""
-    noweb = re.compile(r"^<<([^<>\n]+)>>=[ \t]*$", re.MULTILINE)
-    found = [(chapter, m) for chapter in book.chapters if (m := noweb.search(chapter.text))]
     hints = ["tangle: no block names a file; open one with ```python {file=PATH}"]
-    for chapter, match in found[:1]:
-        line = chapter.text.count("\n", 0, match.start()) + 1
-        hints.append(
-            f"{chapter.path}:{line}: noweb's {match[0].strip()} defines nothing here; open the block with {{#NAME}}"
-        )
+    for chapter in book.chapters:
+        if found := re.search(r"(?m)^<<[^<>\n]+>>=[ \t]*$", chapter.text):
+            line = chapter.text.count("\n", 0, found.start()) + 1
+            wrong = f"noweb's {found[0].rstrip()} defines nothing; write ```python {{#NAME}}"
+            hints += told([Fault(chapter.path, line, wrong)])
     return hints
 
 
