@@ -408,7 +408,7 @@ def parse_opener(info: str) -> tuple:
         return (info.replace("{", " ").split() or [""])[0], [], None, {}
     language, inside = outer.groups()
     classes: list[str] = []
-    name, attributes, at, last = None, {}, 0, ""
+    name, attributes, at, token = None, {}, 0, ""
     while inside[at:].strip():
         found = re.compile(ATTRIBUTE).match(inside, at)
         if found is None:
@@ -418,9 +418,9 @@ def parse_opener(info: str) -> tuple:
                 f"cannot read attributes from {inside[at:].strip()!r} on; wanted #name, .class, key=value"
             )
         at, kind = found.end(), found.lastgroup
+        last, token = token, "".join(found[0].split())
         if meant and kind not in ("double", "single"):
-            half_read(last, found[0].strip())
-        last = found[0].strip()
+            half_read(last, token)
         if kind == "id":
             if name is not None:
                 raise ValueError(f"two names, #{name} and #{found['id']}; a block has one")
@@ -442,11 +442,11 @@ def parse_opener(info: str) -> tuple:
 
 OURS = r"(?:file|patch|mode|header)"
 HALF_READ = {  # two tokens, of which the second was meant otherwise than it reads: why
-    ".* .*[\u2018-\u201f].*": "has curly quotes; write straight ones",
-    rf".* (?:.*[,;]|(?:#|{OURS}=)[^,;]*[,;](?:[#.]|\w+=).*)": "has a comma; blanks separate attributes",
-    rf".* {OURS}:.*": "has a colon; write key=value",
-    rf".* {OURS}\s*=\s*{OURS}=.*": "has no value",
-    rf"(?:#|{OURS}\s*=\s*[^\s\"']).* [^#.=][^=]*": "is no #name, .class or key=value; a name has no blanks, a path with blanks is quoted",
+    r"\S* .*[\u2018-\u201f].*": "has curly quotes; write straight ones",
+    rf"\S* (?:.*[,;]|(?:#|{OURS}=)[^,;]*[,;](?:[#.]|\w+=).*)": "has a comma; blanks separate attributes",
+    rf"\S* {OURS}:.*": "has a colon; write key=value",
+    rf"\S* {OURS}={OURS}=.*": "has no value",
+    rf"(?:#|{OURS}=[^\"'])\S* [^#.=][^=]*": "is no #name, .class or key=value; a name has no blanks, a path with blanks is quoted",
 }
 
 
