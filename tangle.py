@@ -445,7 +445,7 @@ HALF_READ = {  # two tokens, of which the second was meant otherwise than it rea
     r"\S* .*[\u2018-\u201f].*": "has curly quotes; write straight ones",
     rf"\S* (?:.*[,;]|(?:#|{OURS}=)[^,;]*[,;](?:[#.]|\w+=).*)": "has a comma; blanks separate attributes",
     rf"\S* {OURS}:.*": "has a colon; write key=value",
-    rf"\S* {OURS}={OURS}=.*": "has no value",
+    rf"\S* {OURS}={OURS}=.*": "has two =; is a value missing?",
     rf"(?:#|{OURS}=[^\"'])\S* [^#.=][^=]*": "is no #name, .class or key=value; a name has no blanks, a path with blanks is quoted",
 }
 

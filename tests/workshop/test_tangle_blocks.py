@@ -414,7 +414,7 @@ def test_other_attributes_are_handed_on(tmp_path):
         ("python {#a title=\u2018x\u2019}", "has curly quotes"),
         ("python {#a file:a.py}", "file:a.py has a colon"),
         ("python {file: a.py}", "file: has a colon"),
-        ("python {file= mode=755}", "file= mode=755 has no value"),
+        ("python {file= mode=755}", "file=mode=755 has two ="),
     ],
 )
 def test_an_opener_that_is_meant_and_malformed_is_a_fault(opener, message, tmp_path):
