@@ -363,7 +363,7 @@ def after_comment(chapter: Chapter, book: Book, at: int, since: int) -> int:
     `since` is where the last comment on the line ended, if there was one.
     """
     text = chapter.text
-    start = max(text.rfind("\n", 0, at) + 1, since)
+    start = max(text.rfind("\n", since, at) + 1, since)
     before = text[start:at]
     at_margin = not before.isspace() or text[start - 1 : start] not in "\n"
     is_indented = not at_margin and is_indented_code(text, start, columns(before))
@@ -769,12 +769,13 @@ def warn_almost(book: Book, block: Block, start: int, text: str) -> None:
     body = block.body
     for match in re.finditer(r"<<([^<>\n]+)>>?", text):
         at, shown, name = start + match.start(), match[0], match[1].strip()
-        row = body[body.rfind("\n", 0, at) + 1 : body.find("\n", at)].strip()
+        is_first = not body[body.rfind("\n", 0, at) + 1 : at].strip()
         if shown.endswith(">>"):
             close = nearest(book, name) if len(name) > 2 else ""
-            is_meant = name and (close or row.startswith(shown))
+            is_meant = name and (close or is_first)
         else:
-            close, is_meant = f"; did you mean {shown}>?", row == shown
+            close = f"; did you mean {shown}>?"
+            is_meant = is_first and not body[start + match.end() : body.find("\n", at)].strip()
         if is_meant and body[at - 1 : at] != "\\":
             book.warn(block, f"{shown} is text here and no reference{close}", line_of(block, at))
 
