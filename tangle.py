@@ -157,17 +157,17 @@ def scan(chapter: Chapter, book: Book) -> None:
     """Find every fenced block of the chapter that stands outside HTML comments and indented code."""
     text, find = chapter.text, chapter.text.find
     position = counted = 0  # looked at up to here; the line that `line` counts begins there
-    settled = 0  # where the last block or comment ends
     line = 1
-    ticks, tildes, comment = find("```"), find("~~~"), find("<!--")
+    last_end = 0  # of the last block that was kept
+    header = re.match(FRONT_MATTER, text)
+    ticks, tildes, comment = find("```"), find("~~~"), find("<!--", header.end() if header else 0)
     while True:
         ticks = find("```", position) if 0 <= ticks < position else ticks
         tildes = find("~~~", position) if 0 <= tildes < position else tildes
         comment = find("<!--", position) if 0 <= comment < position else comment
         at = ticks if tildes < 0 or 0 <= ticks < tildes else tildes
         if 0 <= comment and (at < 0 or comment < at):
-            position = after_comment(chapter, book, comment, settled)
-            settled = position if position > comment + len("<!--") else settled
+            position = after_comment(chapter, book, comment, position)
             continue
         if at < 0:
             return
@@ -178,13 +178,13 @@ def scan(chapter: Chapter, book: Book) -> None:
             classes = [cls] if cls and (language or cls == "append") else []
             language = language or ("" if classes else cls) or ""
             opener = language, classes, name, {"file": file} if file else {}
-            start, stop, position = at, simple.end() - 1, at + len(fence)
+            start, stop = at, simple.end() - 1
+            position = stop
         else:
             start, stop = text.rfind("\n", 0, at) + 1, find("\n", at)
-            stop = stop if stop >= 0 else len(text)
+            position = stop = stop if stop >= 0 else len(text)
             prefix, info = text[start:at], text[at:stop].lstrip(text[at])
             fence = text[at : stop - len(info)]
-            position = at + len(fence)
             is_opener = not prefix or re.fullmatch(OPENER_PREFIX, prefix)
             if not is_opener or "`" in info and fence[0] == "`":
                 if is_opener and re.match(r"[ \t]*[\w+-]*[ \t]*\{[.#]", info):
@@ -210,24 +210,43 @@ def scan(chapter: Chapter, book: Book) -> None:
         if end < 0 or text[end : end + 1] not in ("\n", ""):
             close, end = find_close(text, stop, prefix, fence)
             if close < 0:
-                book.fault(block, f"fence is not closed: no line of {fence} follows that ends it")
+                wrong = f"fence is not closed: no line of {fence} follows that ends it"
+                book.fault(block, wrong + ended_early(block))
                 continue
             swallowed = opener_within(text[stop + 1 : close], prefix, fence)
             if swallowed >= 0:
                 position = stop + 1 + swallowed
                 other = line + text.count("\n", start, position)
-                book.fault(block, f"fence is not closed before another block opens in line {other}")
+                wrong = f"fence is not closed before another block opens in line {other}"
+                book.fault(block, wrong + ended_early(block))
                 continue
         if wrong:
             book.fault(block, wrong)
         if not simple and "{" not in info and re.search(r"(?:^|\s)file\s*=", info):
             book.warn(block, "file= outside of {...} is not read; write {file=...}")
         line += text.count("\n", counted, close)
-        position = settled = end
+        position = end
         block.end_line, counted = line, close
+        if simple and text[last_end : last_end + 2].strip() and (wrong := ended_early(block)):
+            book.warn(block, "this fence opens a block of its own" + wrong)
+        last_end = end
         body = text[stop + 1 : close]
         block.body = strip_prefix(body, prefix) if prefix else body
         chapter.blocks.append(block)
+
+
+def ended_early(block: Block) -> str:
+    """What to add to a message about a bare fence that may be the true end of the block before it."""
+    last = block.chapter.blocks[-1] if block.chapter.blocks else block
+    opener = block.language, block.classes, block.name, block.attributes
+    mark, is_tangled = last.fence[0], last.name or last.file or last.patch
+    if opener != NOTHING or not is_tangled or block.fence[0] != mark:
+        return ""
+    longer = mark * (max(len(last.fence), len(block.fence)) + 1)
+    return (
+        f"; the block of line {last.line} ended in line {last.end_line}: "
+        f"if that fence is part of its text, open and close the block with {longer}"
+    )
 
 
 def find_close(text: str, stop: int, prefix: str, fence: str) -> tuple[int, int]:
@@ -339,36 +358,23 @@ def is_indented_code(text: str, start: int, column: int) -> bool:
 
 
 def after_comment(chapter: Chapter, book: Book, at: int, since: int) -> int:
-    """Where to go on after the `<!--` at `at`: behind its `-->`, or right behind it where it is only text."""
+    """Where to go on after the `<!--` at `at`: behind its `-->`, or at the line's end where it hides nothing.
+
+    `since` is where the last comment on the line ended, if there was one.
+    """
     text = chapter.text
-    start = text.rfind("\n", 0, at) + 1
+    start = max(text.rfind("\n", since, at) + 1, since)
     before = text[start:at]
-    is_text = (
-        before.endswith("\\")
-        or in_code_span(text, max(since, text.rfind("\n\n", 0, at)), at)
-        or before.isspace()
-        and is_indented_code(text, start, columns(before))
-    )
-    end = -1 if is_text else text.find("-->", at + 2)
-    if end < 0 and not is_text and not before.strip(" \t>"):
+    at_margin = not before.isspace() or text[start - 1 : start] not in "\n"
+    is_indented = not at_margin and is_indented_code(text, start, columns(before))
+    if re.fullmatch(OPENER_PREFIX, before) and not is_indented:
+        end, in_quote = text.find("-->", at + 2), quote_marks(before.count(">"))
+        if end >= 0 and all(in_quote.match(row) for row in text[at:end].split("\n")[1:]):
+            return end + 3
         wrong = "HTML comment is not closed: without --> every block after it would vanish"
         book.faults.append(Fault(chapter.path, text.count("\n", 0, at) + 1, wrong))
-    return end + 3 if end >= 0 else at + 4
-
-
-def in_code_span(text: str, start: int, at: int) -> bool:
-    """Whether `at` stands between two equal runs of backticks of the paragraph that begins at `start`."""
-    stop = text.find("\n\n", at)
-    found = re.compile("`+").finditer(text, max(start, 0), stop if stop >= 0 else len(text))
-    runs = [match.span() for match in found]
-    while runs and runs[0][0] < at:
-        begin, end = runs.pop(0)
-        closing = next((k for k, (b, e) in enumerate(runs) if e - b == end - begin), None)
-        if closing is not None:
-            if runs[closing][0] > at:
-                return True
-            del runs[: closing + 1]
-    return False
+    end = text.find("\n", at)
+    return end if end >= 0 else len(text)
 
 
 # ---- the opener
@@ -379,7 +385,7 @@ SIMPLE = re.compile(
     r"(?:\{(?:\.([\w+-]+))?[ \t]*(?:#([\w\-.:/]+))?[ \t]*(?:file=([\w\-./]+))?\})?[ \t]*\n",
     re.ASCII,
 )
-MEANT_FOR_US = r"\{[^{}]*?(?:#[^\s{}]|\b(?:file|patch)\s*=)"
+MEANT_FOR_US = r"\{[^{}]*?(?:#\s*[^\s{}]|\b(?:file|patch)\s*[=:])"
 NOTHING: tuple = ("", [], None, {})
 ATTRIBUTE = r"""(?x)\s*(?:
     \#(?P<id>[^\s{}"']+)
@@ -402,7 +408,7 @@ def parse_opener(info: str) -> tuple:
         return (info.replace("{", " ").split() or [""])[0], [], None, {}
     language, inside = outer.groups()
     classes: list[str] = []
-    name, attributes, at = None, {}, 0
+    name, attributes, at, token = None, {}, 0, ""
     while inside[at:].strip():
         found = re.compile(ATTRIBUTE).match(inside, at)
         if found is None:
@@ -412,6 +418,9 @@ def parse_opener(info: str) -> tuple:
                 f"cannot read attributes from {inside[at:].strip()!r} on; wanted #name, .class, key=value"
             )
         at, kind = found.end(), found.lastgroup
+        last, token = token, "".join(found[0].split())
+        if meant and kind not in ("double", "single"):
+            half_read(last, token)
         if kind == "id":
             if name is not None:
                 raise ValueError(f"two names, #{name} and #{found['id']}; a block has one")
@@ -429,6 +438,23 @@ def parse_opener(info: str) -> tuple:
         language = named[0]
         classes.remove(language)
     return language, classes, name, attributes
+
+
+OURS = r"(?:file|patch|mode|header)"
+HALF_READ = {  # two tokens, of which the second was meant otherwise than it reads: why
+    r"\S* .*[\u2018-\u201f].*": "has curly quotes; write straight ones",
+    rf"\S* (?:.*[,;]|(?:#|{OURS}=)[^,;]*[,;](?:[#.]|\w+=).*)": "has a comma; blanks separate attributes",
+    rf"\S* {OURS}:.*": "has a colon; write key=value",
+    rf"\S* {OURS}={OURS}=.*": "has two =; is a value missing?",
+    rf"(?:#|{OURS}=[^\"'])\S* [^#.=][^=]*": "is no #name, .class or key=value; a name has no blanks, a path with blanks is quoted",
+}
+
+
+def half_read(last: str, token: str) -> None:
+    """Raise ValueError for a token of the braces that was meant otherwise than it reads behind the `last` one."""
+    for pattern, why in HALF_READ.items():
+        if re.fullmatch(pattern, f"{last} {token}"):
+            raise ValueError(f"{token} {why}")
 
 
 def normal(name: str) -> str:
@@ -476,7 +502,9 @@ def link(book: Book, *, join: bool = False) -> None:
     for chapter in book.chapters:
         for block in chapter.blocks:
             if len(block.attributes) > (block.file is not None):
-                warn_misspelt(book, block)
+                check_attributes(book, block, join)
+            if "|" in block.body[:3] and block.file is None and re.match(CELL_OPTION, block.body):
+                book.warn(block, "#| file: is not read; write {file=PATH} behind the fence")
             path = None
             if block.file is not None and (path := clean_target(book, block)) is None:
                 continue
@@ -492,14 +520,14 @@ def link(book: Book, *, join: bool = False) -> None:
                 tangled.append((block, path))
     taken: dict[str, str] = {}
     for path, names in claims.items():
-        owner = book.targets[path] = next(iter(names), f"file={path}")
+        owner = book.targets[path] = next(iter(names), path if join else f"file={path}")
         for name, block in names.items():
             if name != owner:
                 book.fault(
                     block,
                     f"target {path!r} is claimed by #{name} here and by #{owner} at {names[owner]}; use one name",
                 )
-            if taken.setdefault(name, path) != path:
+            if taken.setdefault(name, path) != path and not join:
                 book.fault(
                     block,
                     f"chunk {name!r} already goes to {taken[name]!r}; one chunk makes one file",
@@ -511,23 +539,33 @@ def link(book: Book, *, join: bool = False) -> None:
         else:
             book.chunks[name] = [block]
     for name, blocks in book.chunks.items():
-        if name[:5] != "file=" and all("append" in block.classes for block in blocks):
+        if all("append" in block.classes for block in blocks) and any(b.name for b in blocks):
             book.fault(blocks[0], f".append, but no block defines {name!r} to append to")
     check_collisions(book)
-    check_references(book)
+    check_references(book, join)
     check_variants(book)
     order = {chapter.path: number for number, chapter in enumerate(book.chapters)}
     for faults in (book.faults, book.warnings):
         faults.sort(key=lambda fault: (order.get(fault.path, -1), fault.line))
 
 
-def warn_misspelt(book: Book, block: Block) -> None:
-    from difflib import get_close_matches
+CELL_OPTION = r"(?:\S{1,2}\|.*\n)*?\S{1,2}\| *file(?:name)?\s*:"  # of Quarto
+SYNONYMS = "filename filepath file-name file-path file_name file_path path tangle target".split()
 
-    for key in block.attributes.keys() - {"file", "patch", "mode", "path", "model"}:
-        close = get_close_matches(key.lower(), ("file", "patch", "mode"), 1, 0.75)
-        if close and close[0][0] == key[0].lower():
-            book.warn(block, f"{key}= is no attribute of a block; did you mean {close[0]}=?")
+
+def check_attributes(book: Book, block: Block, join: bool) -> None:
+    """Tell of attributes that are nearly `file=`, `patch=` or `mode=`, where these are not given."""
+    from difflib import SequenceMatcher
+
+    for key, value in block.attributes.items():
+        word = key.lower()
+        for ours in {"file", "patch", "mode"} - block.attributes.keys():
+            typo = word[0] == ours[0] and (
+                sorted(word) == sorted(ours) or SequenceMatcher(None, word, ours).ratio() > 0.85
+            )
+            if ours == "file" and word in SYNONYMS or typo and word not in ("path", "model"):
+                wrong = f"{key}= is no attribute of a block; write {ours}={value}"
+                (book.warn if join else book.fault)(block, wrong)
 
 
 def continue_chunk(book: Book, block: Block, name: str, join: bool) -> None:
@@ -572,12 +610,16 @@ def wrong_path(given: str) -> str:
         return "is outside the output folder; write a path inside it"
     if path == "." or given.endswith(("/", "/.")):
         return "is a folder; name a file in it"
+    if path.startswith("~") or "/~" in path:
+        return "holds a ~, which stands for no folder here; write a path from the output folder"
     if ".git" in parts or parts[0].startswith(RECORD) or path.lower().endswith(STAGING):
         return "belongs to git or to the tangler; choose another"
     return "belongs to the tangler; choose another" if parts[0] == STAGING else ""
 
 
 def read_mode(book: Book, block: Block, path: str) -> None:
+    if block.attributes.get("header", "no") != "no":
+        book.fault(block, "header= takes only no, which leaves the header line out")
     given = block.attributes.get("mode")
     if given is None:
         return
@@ -662,11 +704,11 @@ def split_items(block: Block, chunks) -> list[tuple]:
     return items
 
 
-def check_references(book: Book) -> None:
+def check_references(book: Book, join: bool) -> None:
     """Split every chunk into its items; find undefined and unused chunks, cycles, and text that is nearly a reference."""
     chunks, used = book.chunks, set(book.targets.values())
     order = dict(zip(chunks, range(len(chunks))))
-    only_forward, is_tree = True, True
+    only_forward, is_tree, undefined = True, True, []
     for name, blocks in chunks.items():
         items: list[tuple] = []
         book.items[name] = items
@@ -685,9 +727,11 @@ def check_references(book: Book) -> None:
                 only_forward = only_forward and here < order[referred]
                 used.add(referred)
             else:
-                line = line_of(block, start)
-                wrong = f"chunk {referred!r} is undefined{nameless(book, referred)}"
-                book.fault(block, wrong, line)
+                undefined.append((name, block, line_of(block, start), referred))
+    made = reached(book) if join and undefined else chunks
+    for name, block, line, referred in undefined:
+        wrong = f"chunk {referred!r} is undefined{nameless(book, referred)}"
+        (book.fault if name in made else book.warn)(block, wrong, line)
     for name in chunks.keys() - used:
         block = chunks[name][0]
         if not block.classes:  # {.figure} and the like are run by somebody else
@@ -695,6 +739,18 @@ def check_references(book: Book) -> None:
     order_of_sizes = reversed(chunks) if only_forward else check_cycles(book)
     if not is_tree and not book.faults:  # where no chunk is used twice, no file outgrows the book
         check_sizes(book, order_of_sizes)
+
+
+def reached(book: Book) -> set[str]:
+    """The chunks that are in some file."""
+    found: set[str] = set()
+    ahead = list(book.targets.values())
+    while ahead:
+        name = ahead.pop()
+        if name in book.items and name not in found:
+            found.add(name)
+            ahead += [item[3] for item in book.items[name]]
+    return found
 
 
 def line_of(block: Block, start: int) -> int:
@@ -710,11 +766,18 @@ def nameless(book: Book, name: str) -> str:
 
 
 def warn_almost(book: Book, block: Block, start: int, text: str) -> None:
-    for match in re.finditer(r"<<[ \t]*([^<>\n]{3,}?)[ \t]*>>", text):
-        is_escaped = block.body[start + match.start() - 1 : start + match.start()] == "\\"
-        if not is_escaped and (close := nearest(book, match[1])):
-            line = line_of(block, start + match.start())
-            book.warn(block, f"{match[0]} is text here, for there is no such chunk{close}", line)
+    body = block.body
+    for match in re.finditer(r"<<([^<>\n]+)>>?", text):
+        at, shown, name = start + match.start(), match[0], match[1].strip()
+        is_first = not body[body.rfind("\n", 0, at) + 1 : at].strip()
+        if shown.endswith(">>"):
+            close = nearest(book, name) if len(name) > 2 else ""
+            is_meant = name and (close or is_first)
+        else:
+            close = f"; did you mean {shown}>?"
+            is_meant = is_first and not body[start + match.end() : body.find("\n", at)].strip()
+        if is_meant and body[at - 1 : at] != "\\":
+            book.warn(block, f"{shown} is text here and no reference{close}", line_of(block, at))
 
 
 def nearest(book: Book, name: str, names=None) -> str:
@@ -940,18 +1003,21 @@ def line_map(book: Book, target: str, *, bare: bool = False) -> list[tuple[str, 
 # ---- the header line
 
 COMMENT_STYLES = {
-    "# {}": "py pyi pyx sh bash zsh fish rb pl r jl nim toml yaml yml cfg conf mk cmake tcl awk sed ps1 properties "
+    "# {}": "py pyi pyx sh bash zsh fish rb r jl nim toml yaml yml mk cmake tcl awk sed ps1 properties "
     "gitignore gitattributes dockerignore editorconfig makefile gnumakefile dockerfile justfile",
-    "// {}": "c h cc hh cpp hpp cxx cu rs go java js mjs cjs jsx ts mts tsx kt kts scala swift cs dart zig scss proto v",
+    "// {}": "c h cc hh cpp hpp cxx cu rs go java js mjs cjs jsx ts mts tsx kt kts scala swift cs dart zig scss proto",
     "/* {} */": "css less",
     "<!-- {} -->": "html htm xml svg md markdown vue",
     "-- {}": "sql lua hs elm adb ads vhd vhdl",
-    "; {}": "ini asm s",
+    "; {}": "ini",
     ";; {}": "el lisp clj scm rkt",
-    "% {}": "tex sty cls bib erl",
+    "% {}": "tex sty erl",
     "! {}": "f90 f95 f03 f08",
     "(* {} *)": "ml mli",
 }
+# First lines that a program reads: comments without a blank behind their mark, such as `#n` of sed, `#compdef`,
+# `#cloud-config`, `%&latex`, `--liquibase`; `%%! -smp`; a notebook of Pluto's; variables of Emacs.
+FIRST_LINE = r".*-\*-|%%!|(?:{})+(?:[\w%&:@$]| A Pluto)"
 # What has to stay in front of the header: shebang and coding lines, directives of a Dockerfile, the front matter of a
 # notebook or a page, declarations that XML, HTML and CSS want first.
 PROLOGUE = r"""(?xi)
@@ -959,7 +1025,9 @@ PROLOGUE = r"""(?xi)
     (?:\#.*coding[:=][ \t]*[-\w.]+.*\n | \#[ \t]*(?:syntax|escape|check)[ \t]*=.*\n)*
     (?:\#[ ]---\n(?:\#.*\n)*?\#[ ]---\n
       | <\?.*\n | <!DOCTYPE[^>\[]*(?:\[[^\]]*\])?[^>]*>.*\n | @charset.*\n)?"""
-FRONT_MATTER = r"---\n(?:.*\n)*?---\n"  # of a page
+FRONT_MATTER = (  # of a page or a chapter
+    r"(---|\+\+\+)[ \t]*\n(?=\s*(?:#.*\n\s*)*[\w\"'][\w\"'. -]*[:=])(?:.*\n)*?(?:\1|\.\.\.)[ \t]*\n"
+)
 
 
 def add_header(book: Book, target: str, pieces: list[tuple]) -> None:
@@ -970,12 +1038,17 @@ def add_header(book: Book, target: str, pieces: list[tuple]) -> None:
     if style is None:
         return
     blocks = book.chunks[book.targets[target]]
+    if any("header" in block.attributes for block in blocks):
+        return
     chapters = list(dict.fromkeys(chapter_title(block.chapter) for block in blocks))
     more = f" and {len(chapters) - 1} more" if len(chapters) > 1 else ""
     line = style.format(f"Tangled from {without_comment_ends(chapters[0])}{more}") + "\n"
     text = "".join([piece[0] for piece in pieces])
-    front_matter = FRONT_MATTER if "<!--" in style else r"(?!)"
-    found = re.match(front_matter, text) or re.match(PROLOGUE, text)
+    is_page = style[0] == "<"
+    found = is_page and re.match(FRONT_MATTER, text) or re.match(PROLOGUE, text)
+    first_line = FIRST_LINE.format(re.escape(style.split()[0])) + r"|\w[\w-]*:\s" * is_page
+    if re.match(first_line, text[found.end() :]) or text[0] == "<" and not is_page:
+        return
     kept, header = found.end(), (line, pieces[0][1], -1, "", None)
     for number, (text, block, start, *rest) in enumerate(pieces):
         if kept < len(text):
@@ -2378,7 +2451,7 @@ def open_book(options) -> Book | None:
     try:
         book = read_book(options.book, join=options.join, progress=progress)
     except FileNotFoundError as error:
-        verb = nearest(Book(), str(error), ("where", "stitch"))
+        verb = nearest(Book(), str(error), ("where", "stitch", "--check", "--list", "--watch"))
         complain(f"tangle: there is no book {str(error)!r}; name the folder of the chapters{verb}")
         return None
     except ValueError as error:
@@ -2399,6 +2472,17 @@ def stopped_by_faults(book: Book) -> bool:
     return bool(book.faults)
 
 
+def no_target(book: Book) -> list[str]:
+    """What to say of a book that makes no file."""
+    hints = ["tangle: no block names a file; open one with ```python {file=PATH}"]
+    for chapter in book.chapters:
+        if found := re.search(r"(?m)^<<[^<>\n]+>>=[ \t]*$", chapter.text):
+            line = chapter.text.count("\n", 0, found.start()) + 1
+            wrong = f"noweb's {found[0].rstrip()} defines nothing; write ```python {{#NAME}}"
+            hints += told([Fault(chapter.path, line, wrong)])
+    return hints
+
+
 def run_tangle(options) -> int:
     book = open_book(options)
     if book is None:
@@ -2406,6 +2490,8 @@ def run_tangle(options) -> int:
     made = products(book, bare=options.bare)
     if stopped_by_faults(book):
         return 1
+    if not made:
+        complain(*no_target(book))
     if not options.check:
         os.makedirs(options.output, exist_ok=True)
     with Lock(options.output):
@@ -2546,6 +2632,8 @@ def parse_arguments(arguments: list[str]):
     from functools import partial
 
     verb = arguments[0] if arguments[:1] in (["where"], ["stitch"]) else ""
+    if arguments[:1] in (["check"], ["list"], ["watch"]) and not os.path.exists(arguments[0]):
+        arguments = [f"--{arguments[0]}", *arguments[1:]]
     descriptions = {
         "": __doc__.partition("\n")[0],
         "where": "Print the chapter line behind a generated line, and the generated lines behind a chapter line.",

@@ -182,9 +182,6 @@ NO_BLOCKS = {
     "fences three deep": block("", block("", block("{#a file=a}", "x\n"), "````"), "`````"),
     "comment": "<!--\n" + block("{#a file=a}", "x\n") + "-->\n\n",
     "comment on one line, unclosed fence": "<!-- ``` {#a file=a} -->\n\n",
-    "comment that begins behind text": "Text <!-- and\n"
-    + block("{#a file=a}", "x\n")
-    + " --> more\n\n",
     "comment in a list": "- i\n\n    <!--\n    ``` {#a file=a}\n    x\n    ```\n    -->\n\n",
     "two comments": "<!-- a --> <!--\n" + block("{#a file=a}", "x\n") + "-->\n\n",
     "half a block in a comment": "<!--\n``` {#a file=a}\n-->\n\n",
@@ -233,6 +230,13 @@ def test_file_without_braces_is_warned_of(tmp_path):
         "Split over `two\nlines <!-- of` a span.\n\n",
         "Escaped \\<!-- is text.\n\n",
         "Text with <!-- that no mark closes.\n\n",
+        "Text with <!-- that a diagram closes.\n\n" + block("mermaid", "A --> B\n"),
+        "- Text <!-- in a list.\n\n",
+        "> Text <!-- in a quote.\n\n",
+        "# Title <!--\n\n",
+        "---\ntitle: About <!-- marks\n---\n\n",
+        "---\n# x\n\na: |\n  text\n<!-- b\n...\n\n",
+        "+++\na = 1\n<!-- b\n+++\n\n",
         "    <!-- in indented code\n\n",
         block("html", "<!--\n"),
         block("html", "<!-- a --> <!--\n", "~~~"),
@@ -244,11 +248,34 @@ def test_file_without_braces_is_warned_of(tmp_path):
     ],
 )
 def test_comment_marks_that_hide_nothing(before, tmp_path):
-    assert Project(tmp_path, before + REAL).tangle("--bare") == {"real.py": "y\n"}
+    behind = "\nFrom A --> B.\n"
+    project = Project(
+        tmp_path, before + REAL + behind * (before.count("<!--") > before.count("-->"))
+    )
+    assert project.tangle("--bare") == {"real.py": "y\n"}
+
+
+def test_a_fence_ends_the_comment_in_a_paragraph(tmp_path):
+    book = "Text <!-- and\n" + block("{#a file=a}", "x\n") + " --> more\n"
+    assert Project(tmp_path, book).tangle("--bare") == {"a": "x\n"}
+
+
+def test_a_rule_on_top_is_no_front_matter(tmp_path):
+    book = "---\n\n<!--\n" + block("{#a file=a}", "x\n") + "-->\n\n---\n\n" + REAL
+    assert Project(tmp_path, book).tangle("--bare") == {"real.py": "y\n"}
 
 
 @pytest.mark.parametrize(
-    "before", ["<!--\n", "Text.\n\n<!-- x\n", "> <!--\n\n", "- a\n\n    <!--\n"]
+    "before",
+    [
+        "<!--\n",
+        "Text.\n\n<!-- x\n",
+        "Text\n   <!-- x\n",
+        "> <!--\n\n",
+        "> <!-- x\n\n`-->`\n",
+        "- <!-- x\n",
+        "- a\n\n    <!--\n",
+    ],
 )
 def test_a_comment_that_is_never_closed_is_a_fault(before, tmp_path):
     line = before.count("\n", 0, before.index("<!--")) + 1
@@ -284,6 +311,31 @@ def test_a_fence_swallows_no_other_block(tmp_path):
     told = faults(Project(tmp_path, text))
     assert told[0] == "book/ch.md:1: fence is not closed before another block opens in line 4"
     assert told[1].startswith("book/ch.md:5: chunk 'nowhere' is undefined")
+
+
+ENDED_EARLY = (
+    "; the block of line 1 ended in line 3: if that fence is part of its text, "
+    "open and close the block with ````"
+)
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        ("'\n```\n", "5: fence is not closed: no line of ``` follows that ends it"),
+        ("'\n```\n\n" + REAL, "5: fence is not closed before another block opens in line 7"),
+        ("x\n```\n'\n```\n", "5: warning: this fence opens a block of its own"),
+        ("x\n```\n'\n```\n\n" + REAL, "5: warning: this fence opens a block of its own"),
+        ("\n```\nx\n```\n", ""),
+        ("x\n```text\nx\n```\n", ""),
+        ("x\n~~~\nx\n~~~\n", ""),
+    ],
+)
+def test_a_fence_in_a_string_that_ended_the_block_is_told(rest, told, tmp_path):
+    run = Project(tmp_path, "```python {file=a.py}\na = '\n```\n" + rest).run()
+    (first,) = run.err.splitlines()[:1] or [""]
+    assert first == (told and f"book/ch.md:{told}{ENDED_EARLY}")
+    assert run.status == ("not closed" in told)
 
 
 # ---- openers
@@ -346,6 +398,23 @@ def test_other_attributes_are_handed_on(tmp_path):
         ("python {#a file=a.py mode=9}", "mode=9 is not three octal digits"),
         ("python {#a file=a.py mode=rwx}", "is not three octal digits"),
         ("python {#a file=a.py mode=07555}", "is not three octal digits"),
+        ("python {#a file=a.py header=yes}", "header= takes only no"),
+        ("python {#my chunk}", "chunk is no #name, .class or key=value"),
+        ("python {#my chunk file=a.py}", "chunk is no #name, .class or key=value"),
+        ("python {#a append}", "append is no #name, .class or key=value"),
+        ("python {# my-chunk}", "cannot read attributes from '# my-chunk'"),
+        ("python {file=my file.py}", "file.py is no #name, .class or key=value"),
+        ("python {#a file=a.py, mode=755}", "file=a.py, has a comma"),
+        ("python {#a, file=a.py}", "#a, has a comma"),
+        ("python {#a,file=a.py}", "#a,file=a.py has a comma"),
+        ("python {file=a.py,mode=755}", "file=a.py,mode=755 has a comma"),
+        ("python {file=a.py;mode=755}", "file=a.py;mode=755 has a comma"),
+        ("python {file=a.py .x, .y}", ".x, has a comma"),
+        ("python {file=\u201ca.py\u201d}", "has curly quotes"),
+        ("python {#a title=\u2018x\u2019}", "has curly quotes"),
+        ("python {#a file:a.py}", "file:a.py has a colon"),
+        ("python {file: a.py}", "file: has a colon"),
+        ("python {file= mode=755}", "file=mode=755 has two ="),
     ],
 )
 def test_an_opener_that_is_meant_and_malformed_is_a_fault(opener, message, tmp_path):
@@ -452,6 +521,30 @@ def test_text_that_is_nearly_a_reference_is_warned_of(tmp_path):
     assert "book/ch.md:3: warning: << setup >> is text here" in run.err
     assert "ch.md:4" not in run.err
     assert "ch.md:5" not in run.err
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("<<my chunk>>", "<<my chunk>> is text here and no reference"),
+        ("    << setup >> ", "<< setup >> is text here and no reference; did you mean 'setup'?"),
+        ("<<none>>  # then", "<<none>> is text here and no reference"),
+        ("<<none>>=", "<<none>>= is text here and no reference"),
+        ("<<setup()>>", "<<setup()>> is text here and no reference; did you mean 'setup'?"),
+        ("  <<setup>", "<<setup> is text here and no reference; did you mean <<setup>>?"),
+        ("<<nothing>", "<<nothing> is text here and no reference; did you mean <<nothing>>?"),
+        ("\\<<my chunk>>", ""),
+        ("cat <<my >>chunk", ""),
+        ("x <<setup> y", ""),
+        ("<<EOF", ""),
+        ("<div>", ""),
+    ],
+)
+def test_a_line_that_looks_like_a_reference_is_warned_of(line, told, tmp_path):
+    book = target("a.py", f"x\n{line}\n<<setup>>\n") + chunk("setup", "1\n")
+    run = Project(tmp_path, book).run()
+    told = told.replace(">>= is", ">> is")
+    assert (run.status, run.err) == (0, told and f"book/ch.md:3: warning: {told}\n")
 
 
 def test_a_chunk_that_nothing_uses_is_warned_of(tmp_path):
@@ -564,6 +657,54 @@ def test_join_makes_one_chunk_of_a_name_in_many_chapters(tmp_path):
     assert project.run().status == 1
 
 
+def test_join_reads_names_and_paths_as_entangled_does(tmp_path):
+    book = (
+        target("one.txt", "1\n")
+        + block("text {#one.txt file=two.txt}", "2\n")
+        + block("text {#all file=three.txt}", "3\n<<one.txt>>\n")
+        + block("text {#all file=p/four.txt}", "4\n")
+    )
+    made = Project(tmp_path, book).tangle("--bare", "--join")
+    ones, threes = "1\n2\n", "3\n1\n2\n4\n"
+    assert made == {"one.txt": ones, "two.txt": ones, "three.txt": threes, "p/four.txt": threes}
+
+
+def test_join_warns_of_what_is_undefined_in_no_file(tmp_path):
+    sketch = chunk("sketch", "<<step>>\n<<other>>\n") + chunk("other", "<<far>>\n")
+    project = Project(tmp_path, target("a.py", "x\n") + sketch)
+    assert [told.partition(";")[0] for told in faults(project)] == [
+        "book/ch.md:6: chunk 'step' is undefined",
+        "book/ch.md:11: chunk 'far' is undefined",
+    ]
+    run = project.run("--join")
+    assert run.status == 0
+    assert "book/ch.md:6: warning: chunk 'step' is undefined" in run.err
+    assert "book/ch.md:11: warning: chunk 'far' is undefined" in run.err
+    project.put("book/ch.md", target("a.py", "<<sketch>>\n") + sketch)
+    assert project.run("--join").status == 1
+
+
+@pytest.mark.parametrize(
+    ("book", "told"),
+    [
+        ("Text.\n", ""),
+        (chunk("a", "x\n"), ""),
+        ("<<a>>=\nx\n@\n", "book/ch.md:1: noweb's <<a>>= defines nothing"),
+        (block("python", "x\n"), ""),
+        (
+            block("{python}", "#| echo: 1\n#| file: a.py\n"),
+            "book/ch.md:1: warning: #| file: is not",
+        ),
+        (block("{ojs}", "//| file: a.js\n"), "book/ch.md:1: warning: #| file: is not read"),
+    ],
+)
+def test_a_book_that_makes_no_file_gets_a_hint(book, told, tmp_path):
+    run = Project(tmp_path, book).run()
+    assert run.status == 0
+    assert "tangle: no block names a file; open one with ```python {file=PATH}" in run.err
+    assert told in run.err
+
+
 def test_hidden_folders_are_no_part_of_the_book(tmp_path):
     book = {".git/a.md": target("f", "1\n"), "node_modules/b.md": target("f", "2\n")}
     book |= {"c.markdown": target("f", "3\n"), "d.txt": target("f", "4\n")}
@@ -618,6 +759,8 @@ TARGETS = {
     "C:/a": "is outside the output folder",
     "a\\b": "holds a backslash",
     "..\\a": "holds a backslash",
+    "~/a.py": "holds a ~",
+    "x/~ada/a.py": "holds a ~",
     ".": "is a folder",
     "a/": "is a folder",
     "a/.": "is a folder",
@@ -651,7 +794,18 @@ def test_targets_that_are_refused(path, message, tmp_path):
 
 @pytest.mark.parametrize(
     "path",
-    [".github/a.yml", "..a", "a..b", ".gitignore", "git/a", "book/a.css", "a b/c", "größe/数"],
+    [
+        ".github/a.yml",
+        "..a",
+        "a..b",
+        ".gitignore",
+        "git/a",
+        "book/a.css",
+        "a b/c",
+        "größe/数",
+        "a~",
+        "a,b",
+    ],
 )
 def test_targets_that_only_look_odd(path, tmp_path):
     project = Project(tmp_path, block(f'text {{#a file="{path}"}}', "x\n"))
@@ -760,27 +914,61 @@ def test_a_name_without_its_mark_is_told(tmp_path):
     )
 
 
+MISREAD = {
+    "file": [
+        "fil",
+        "flie",
+        "File",
+        "FILE",
+        "files",
+        "filename",
+        "filepath",
+        "path",
+        "target",
+        "tangle",
+    ],
+    "mode": ["mdoe", "MODE"],
+    "patch": ["pacth", "Patch"],
+}
+
+
 @pytest.mark.parametrize(
-    ("attribute", "meant"),
+    ("attribute", "meant"), [(wrong, ours) for ours, names in MISREAD.items() for wrong in names]
+)
+def test_an_attribute_that_is_nearly_ours_is_a_fault(attribute, meant, tmp_path):
+    book = target("a.py", "x\n") + block(f"python {{{attribute}=b.py}}", "y\n")
+    wrong = f"{attribute}= is no attribute of a block; write {meant}=b.py"
+    project = Project(tmp_path, book)
+    assert faults(project) == [f"book/ch.md:5: {wrong}"]
+    run = project.run("--join")
+    assert (run.status, run.err) == (0, f"book/ch.md:5: warning: {wrong}\n")
+
+
+@pytest.mark.parametrize(
+    "attribute",
     [
-        ("fil", "file"),
-        ("flie", "file"),
-        ("File", "file"),
-        ("files", "file"),
-        ("mdoe", "mode"),
-        ("pacth", "patch"),
-        *[(key, "") for key in ("title", "tile", "path", "linenums", "model", "node", "f", "code")],
+        "title",
+        "tile",
+        "linenums",
+        "model",
+        "node",
+        "f",
+        "code",
+        "fill",
+        "filter",
+        "data-file",
+        "match",
     ],
 )
-def test_a_misspelt_attribute_is_told(attribute, meant, tmp_path):
-    project = Project(
-        tmp_path, target("a.py", "x\n") + block(f"python {{{attribute}=b.py}}", "y\n")
-    )
-    run = project.run()
-    told = (
-        f"book/ch.md:5: warning: {attribute}= is no attribute of a block; did you mean {meant}=?\n"
-    )
-    assert (run.status, run.err) == (0, told if meant else "")
+def test_an_attribute_of_another_tool_is_left_alone(attribute, tmp_path):
+    book = target("a.py", "x\n") + block(f"python {{{attribute}=b.py}}", "y\n")
+    run = Project(tmp_path, book).run()
+    assert (run.status, run.err) == (0, "")
+
+
+def test_beside_file_a_path_is_another_tools(tmp_path):
+    book = block("python {#a file=a.py path=b.py filename=c.py .run numbers hl_lines=1,3-4}", "x\n")
+    assert Project(tmp_path, book).tangle("--bare") == {"a.py": "x\n"}
 
 
 CIRCLES = {
@@ -868,6 +1056,27 @@ HEADERS = [  # target, what has to stay in front, header, the rest
     ("a.lua", "", "-- {}\n", "x\n"),
     ("a.ini", "", "; {}\n", "x\n"),
     ("a.el", "", ";; {}\n", "x\n"),
+    ("a.el", "", "", ";;; a.el --- text  -*- lexical-binding: t; -*-\nx\n"),
+    ("a.el", "#!/usr/bin/emacs --script\n", "", ";; -*- lexical-binding: t -*-\n"),
+    ("a.h", "", "", "// -*- C++ -*-\nx\n"),
+    ("a.h", "", SLASH, "#include <x>\n"),
+    ("a.rs", "", SLASH, "//! x\n"),
+    ("a.sed", "", "", "#n\np\n"),
+    ("a.sed", "", HASH, "p\n"),
+    ("a.zsh", "", "", "#compdef a\nx\n"),
+    ("a.zsh", "", "", "#autoload\nx\n"),
+    ("a.yaml", "", "", "#cloud-config\na: 1\n"),
+    ("a.jl", "", "", "### A Pluto.jl notebook ###\n# v0.19.40\n"),
+    ("a.sql", "", "", "--liquibase formatted sql\nx\n"),
+    ("a.tex", "", "", "%&latex\nx\n"),
+    ("a.erl", "#!/usr/bin/escript\n", "", "%%! -smp\nx\n"),
+    ("a.ts", '<?xml version="1.0"?>\n', "", "<TS/>\n"),
+    ("a.md", "", "", "title: x\n\n# T\n"),
+    ("a.md", "+++\ntitle = 1\n+++\n", XML, "# T\n"),
+    *[
+        (f"a.{ending}", "", "", "x\n")
+        for ending in ["s", "S", "asm", "pl", "v", "cls", "bib", "zzz"]
+    ],
     ("a.tex", "", "% {}\n", "x\n"),
     ("a.f90", "", "! {}\n", "x\n"),
     ("a.ml", "", "(* {} *)\n", "x\n"),
@@ -897,6 +1106,16 @@ def test_an_empty_file_has_no_header(tmp_path):
     book = target("a.py", "") + target("b/__init__.py", "\n\n") + target("c.py", "<<a>>\n")
     project = Project(tmp_path, book + chunk("a", ""))
     assert project.tangle() == {"a.py": "", "b/__init__.py": "", "c.py": ""}
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_header_no_leaves_the_header_out(where, tmp_path):
+    marks = ["", " header=no"][:: -1 if where else 1]
+    book = block(f"python {{#a file=a.py{marks[0]}}}", "x\n") + block(
+        f"python {{#a{marks[1]}}}", "y\n"
+    )
+    project = Project(tmp_path, book + target("b.py", "z\n"))
+    assert project.tangle() == {"a.py": "x\ny\n", "b.py": "# Tangled from book/ch.md\nz\n"}
 
 
 def test_the_prologue_may_come_from_another_chunk(tmp_path):

@@ -27,7 +27,7 @@ def printed(kind: str) -> list[Any]:
 def book_of(example: tangle.Block, folder: Path) -> tangle.Book:
     """The book that has the example for its only chapter."""
     (folder / "book").mkdir()
-    (folder / "book" / example.attributes["path"]).write_text(example.body, encoding="utf-8")
+    (folder / "book" / example.attributes["chapter"]).write_text(example.body, encoding="utf-8")
     return tangle.read_book([folder / "book"])
 
 

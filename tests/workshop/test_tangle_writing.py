@@ -805,6 +805,16 @@ def test_wrong_use_is_told_and_writes_nothing(arguments, tmp_path):
     assert project.snapshot() == before
 
 
+@pytest.mark.parametrize("verb", ["check", "list"])
+def test_a_flag_without_its_dashes_is_understood(verb, tmp_path):
+    project = Project(tmp_path, target("a.py", "x\n"))
+    assert project.run(verb) == project.run(f"--{verb}")
+    assert project.run(verb, "book", "--bare").out
+    project.put(f"{verb}/ch.md", target("b.py", "y\n"))
+    assert project.run(verb, "-o", "out").status == 0
+    assert project.text("out/b.py").endswith("\ny\n")
+
+
 @pytest.mark.parametrize("book", ["nowhere", "empty", "book/ch.txt"])
 def test_a_book_that_is_not_there_is_told(book, tmp_path):
     project = Project(tmp_path)
