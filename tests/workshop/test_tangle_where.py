@@ -347,7 +347,7 @@ def test_where_goes_both_ways(tmp_path):
     ("place", "message"),
     [
         ("p/a.py:0", "so there is no line 0"),
-        ("p/a.py:7", "p/a.py has 6 lines when tangled, so there is no line 7"),
+        ("p/a.py:7", "p/a.py has 6 lines, so there is no line 7"),
         ("p/a.py", "is not PATH:LINE"),
         ("p/a.py:", "is not PATH:LINE"),
         (":1", "is not PATH:LINE"),

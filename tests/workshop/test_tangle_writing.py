@@ -683,14 +683,13 @@ def test_runs_at_the_same_time_do_not_mix(tmp_path):
 
 
 def watch(project, steps, *arguments):
-    """Run `--watch`; before each look, one step is done. The last step is Ctrl-C."""
-    todo = iter(steps)
+    """Run `--watch`; before every second look, one step is done. The last step is Ctrl-C."""
+    todo = [rest for step in steps for rest in (step, lambda: None)]
 
     def sleep(_seconds):
-        step = next(todo, None)
-        if step is None:
+        if not todo:
             raise KeyboardInterrupt
-        step()
+        todo.pop(0)()
 
     with mock.patch("time.sleep", sleep):
         run = project.run("--watch", *arguments)
