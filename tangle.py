@@ -1140,7 +1140,8 @@ def opcodes(a: list[str], b: list[str]) -> list[tuple]:
     head = next((k for k in range(shorter) if a[k] != b[k]), shorter)
     tail = next((k for k in range(shorter - head) if a[-1 - k] != b[-1 - k]), shorter - head)
     c, d = len(a) - tail, len(b) - tail
-    middle = SequenceMatcher(None, a[head:c], b[head:d], autojunk=False).get_opcodes()
+    is_long = (c - head) * (d - head) > 1_000_000
+    middle = SequenceMatcher(None, a[head:c], b[head:d], is_long).get_opcodes()
     found = [(tag, *(place + head for place in places)) for tag, *places in middle]
     ends = ("equal", 0, head, 0, head), ("equal", c, len(a), d, len(b))
     return [
@@ -2039,47 +2040,40 @@ class Carrier:
 
     def replace_composed(self, index: int, lines: list[str], number: int) -> None:
         """A line put together around a reference became several: one of them is it, the others are new."""
-        from difflib import SequenceMatcher
+        for kept, line in enumerate(lines):
+            if edit := self.edit_inside(self.rows[index], self.old[index], line, number + kept):
+                if kept > 0:
+                    self.insert(index, lines[:kept], number)
+                self.found.append(edit)
+                if lines[kept + 1 :]:
+                    self.insert(index + 1, lines[kept + 1 :], number + kept + 1)
+                return
+        segment = self.rows[index][0]
+        block = segment.piece.block
+        raise Refused(
+            f"{self.target}:{number}: the change reaches over the edge of the reference inside "
+            f"{block.chapter.path}:{block.line + 1 + segment.line}; make it in the chapter"
+        )
 
-        old = self.old[index]
-        likeness = [SequenceMatcher(None, old, line, autojunk=False).ratio() for line in lines]
-        kept = likeness.index(max(likeness))
-        if kept > 0:
-            self.insert(index, lines[:kept], number)
-        if old != lines[kept]:
-            self.edit_inside(self.rows[index], old, lines[kept], number + kept)
-        if lines[kept + 1 :]:
-            self.insert(index + 1, lines[kept + 1 :], number + kept + 1)
-
-    def edit_inside(self, row: list[Segment], old: str, new: str, number: int) -> None:
-        """Change the one segment of a line put together from several in which all of the difference lies."""
+    def edit_inside(self, row: list[Segment], old: str, new: str, number: int) -> Edit | None:
+        """The change of the one segment of a composed line in which all of the difference lies; None if there is none."""
         head = len(os.path.commonprefix([old, new]))
         tail = len(os.path.commonprefix([old[head:][::-1], new[head:][::-1]]))
         begin = 0
         for segment in row:
             block, pad = segment.piece.block, len(segment.piece.pad) if segment is row[0] else 0
             end = begin + len(segment.text)
-            if (
-                begin + pad <= head
-                and len(old) - tail <= end
-                and segment.piece.pad != segment.piece.text
-            ):
+            is_padding = segment.piece.pad == segment.piece.text
+            if begin + pad <= head and len(old) - tail <= end and not is_padding:
                 shift = segment.column - begin - pad
                 body = block.body.split("\n")[segment.line]
-                body = (
-                    body[: head + shift]
-                    + new[head : len(new) - tail]
-                    + body[len(old) - tail + shift :]
+                start, stop = body[: head + shift], body[len(old) - tail + shift :]
+                body = start + new[head : len(new) - tail] + stop
+                return Edit(
+                    block, segment.line, segment.line + 1, (body,), f"{self.target}:{number}"
                 )
-                place = f"{self.target}:{number}"
-                self.found.append(Edit(block, segment.line, segment.line + 1, (body,), place))
-                return
             begin = end
-        block, line = row[0].piece.block, row[0].line
-        raise Refused(
-            f"{self.target}:{number}: the change reaches over the edge of the reference inside "
-            f"{block.chapter.path}:{block.line + 1 + line}; make it in the chapter"
-        )
+        return None
 
     def insert(self, index: int, lines: list[str], number: int) -> None:
         """New lines: blank ones go to the block that refers to what is on both sides, others to the nearest block."""
@@ -2150,35 +2144,19 @@ def escaped(line: str, chunks) -> str:
 
 
 def share_out(groups: list[list[str]], lines: list[str]) -> list[tuple[int, int]]:
-    """Which slice of the new lines each group of old lines became: the split with the most in common, in order."""
+    """Which slice of the new lines each group of old lines became, in order: by the letters that lines have in common."""
     if len(groups) == 1:
         return [(0, len(lines))]
-    from difflib import SequenceMatcher
-
-    old = [(number, line.strip()) for number, group in enumerate(groups) for line in group]
-    owners: list[int | None] = [None] * len(lines)
-    if len(old) == len(lines) or len(old) * len(lines) > 10_000:
-        owners = [old[min(k, len(old) - 1)][0] for k in range(len(lines))]
-    else:
-        best = [[0.0] * (len(lines) + 1) for _ in range(len(old) + 1)]
-        for i, (_, a) in enumerate(old, 1):
-            for j, b in enumerate(lines, 1):
-                alike = 0.0
-                if a and b.strip():
-                    alike = 0.01 + SequenceMatcher(None, a, b.strip(), autojunk=False).ratio() ** 2
-                best[i][j] = max(best[i - 1][j - 1] + alike, best[i - 1][j], best[i][j - 1])
-        i, j = len(old), len(lines)
-        while i and j:
-            if best[i][j] == best[i - 1][j]:
-                i -= 1
-            elif best[i][j] == best[i][j - 1]:
-                j -= 1
-            else:
-                i, j = i - 1, j - 1
-                owners[j] = old[i][0]
-    last = next((owner for owner in owners if owner is not None), 0)
-    owners = [last := last if owner is None else owner for owner in owners]
-    ends = [sum(owner <= number for owner in owners) for number in range(len(groups))]
+    owners = [number for number, group in enumerate(groups) for _ in group]
+    old = [re.sub(r"\W+", "", line) for group in groups for line in group]
+    new = [re.sub(r"\W+", "", line) for line in lines]
+    ends = [0] * len(groups)
+    for _, i1, i2, j1, j2 in (
+        opcodes(old, new) if len(old) != len(new) else [("", 0, len(old), 0, len(new))]
+    ):
+        for j in range(j1, j2):
+            owner = owners[min(i1 + j - j1, max(i2 - 1, i1 - 1, 0))]
+            ends[owner:] = [j + 1] * (len(groups) - owner)
     return list(zip([0, *ends], ends))
 
 
@@ -2626,6 +2604,7 @@ def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
         say(f"{path}: left over: the book makes it no more")
     for path, edit in plan.edited.items():
         say("\n".join(difference(path, *edit[:3])))
+    complain(*left_alone(plan))
     wrong = len(plan.writes) + len(plan.modes) + len(plan.deletes) + len(plan.edited)
     if wrong:
         say(f"{count(wrong, 'file')} not fresh; run tangle.py, or stitch what was edited")
