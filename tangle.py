@@ -1399,7 +1399,9 @@ def make_plan(
 def from_root(path: str, root: str) -> str:
     """How the record names a chapter or a source: by the path from the root, links resolved."""
     name = os.path.relpath(os.path.realpath(path), root).replace(os.sep, "/")
-    return name if name.isprintable() else ascii(name)
+    return (name if name.isprintable() else ascii(name)).replace(
+        ", ", ","
+    )  # a comma and a space part two
 
 
 def makers(book: Book, names: dict[Chapter, str]) -> dict[str, tuple[str, ...]]:
