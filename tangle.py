@@ -2189,43 +2189,40 @@ def patch_edits(book: Book, changes: dict[Block, list[Edit]]) -> dict[Block, lis
     for patches in book.variants.values():
         states: dict[str, list] = {}  # chunk -> (line, its number) after the patches so far
         for patch in patches:
-            lines, moves = [], []
+            lines, becomes, behind = [], {}, {}
             for part in book.chunks[normal(patch.patch)]:
-                moves += [(len(lines) + edit.start, edit) for edit in changes.get(part, ())]
+                for edit in changes.get(part, ()):
+                    start, stop = len(lines) + edit.start, len(lines) + edit.stop
+                    if start == stop:
+                        behind[start - 1] = edit.lines
+                        continue
+                    old = [[line] for line in part.body.split("\n")[edit.start : edit.stop]]
+                    for number, (first, last) in zip(
+                        range(start, stop), share_out(old, edit.lines)
+                    ):
+                        becomes[number] = edit.lines[first:last]
                 lines += part.body.split("\n")[:-1]
-            if moves:
-                numbered = [(line, number) for number, line in enumerate(lines)]
-                at = shown(patch, states.setdefault(normal(patch.patch), numbered))
-                edits = [
-                    new for start, edit in moves for new in follow(patch, at, lines, start, edit)
-                ]
-                if edits:
-                    found[patch] = edits
-    for patch, edits in found.items():
-        rows = patch.body.split("\n")
-        if any(row[:1] == "-" for edit in edits for row in rows[edit.start : edit.stop]):
-            line = line_after(patch, changes | found)
-            book.warn(
-                patch,
-                "the - lines of this patch were edited with their chunk; look at its + lines",
-                line,
-            )
+            numbered = [(line, number) for number, line in enumerate(lines)]
+            at = shown(patch, states.setdefault(normal(patch.patch), numbered))
+            old, new = patch.body.split("\n")[:-1], []
+            for number, row in enumerate(old):
+                line, sign = at.get(number, -1), row[:1]
+                new += [signed(sign, text) for text in becomes[line]] if line in becomes else [row]
+                following = next((k for k in range(number + 1, len(old)) if old[k][:1] != "+"), -1)
+                if line in behind and at.get(following) == line + 1:
+                    sign = "-" if sign == old[following][:1] == "-" else " "
+                    new += [signed(sign, text) for text in behind[line]]
+            if new != old:
+                found[patch] = [Edit(patch, 0, len(old), tuple(new), str(patch))]
     return found
 
 
-def line_after(block: Block, changes: dict[Block, list[Edit]]) -> int:
-    """The line that a block's opener will have when the changes are made."""
-    above = [
-        edit
-        for other, edits in changes.items()
-        if other.chapter is block.chapter and other.line < block.line
-        for edit in edits
-    ]
-    return block.line + sum(len(edit.lines) - edit.stop + edit.start for edit in above)
+def signed(sign: str, line: str) -> str:
+    return (sign or " ") + line if line or sign == "-" else ""
 
 
 def shown(patch: Block, state: list[tuple[str, int]]) -> dict[int, int]:
-    """number of a chunk's line -> number of the patch's row that shows it; `state` becomes what the patch makes of it."""
+    """row of the patch -> number of the chunk's line that it shows; `state` becomes what the patch makes of it."""
     at: dict[int, int] = {}
     hunk: list[tuple[str, str, int]] = []
     for number, row in enumerate([*patch.body.split("\n")[:-1], "@@"]):
@@ -2235,51 +2232,12 @@ def shown(patch: Block, state: list[tuple[str, int]]) -> dict[int, int]:
         old = [(text, number) for sign, text, number in hunk if sign != "+"]
         wanted, texts = [text for text, _ in old], [text for text, _ in state]
         place = next(k for k in range(len(texts) + 1) if texts[k : k + len(old)] == wanted)
-        at |= {mine: number for (_, mine), (_, number) in zip(state[place:], old)}
+        at |= {number: mine for (_, mine), (_, number) in zip(state[place:], old)}
         lines = iter(state[place : place + len(old)])
         made = [(sign, (text, -1) if sign == "+" else next(lines)) for sign, text, _ in hunk]
         state[place : place + len(old)] = [line for sign, line in made if sign != "-"]
         hunk = []
-    at.pop(-1, None)  # what an earlier patch brought in
     return at
-
-
-def follow(
-    patch: Block, at: dict[int, int], lines: list[str], start: int, edit: Edit
-) -> list[Edit]:
-    """The edits of a patch that go with an edit of the chunk `lines` from line `start` on."""
-    rows = patch.body.split("\n")
-    stop = start + edit.stop - edit.start
-    if start == stop:
-        one, two = at.get(start - 1), at.get(start)
-        if one is None or two is None or any(row[:1] == "@" for row in rows[one:two]):
-            return []
-        sign = "-" if rows[one][:1] == rows[two][:1] == "-" else " "
-        return [Edit(patch, two, two, signed(sign, edit.lines), edit.place)]
-    groups: list[list[int]] = []
-    for number in range(start, stop):
-        row, before = at.get(number), at.get(number - 1)
-        together = row is before or None not in (row, before) and before + 1 == row
-        if number > start and together and (row is None or rows[row][:1] == rows[before][:1]):
-            groups[-1].append(number)
-        else:
-            groups.append([number])
-    shares = share_out([[lines[number] for number in group] for group in groups], edit.lines)
-    return [
-        Edit(
-            patch,
-            at[group[0]],
-            at[group[-1]] + 1,
-            signed(rows[at[group[0]]][:1], edit.lines[first:last]),
-            edit.place,
-        )
-        for group, (first, last) in zip(groups, shares)
-        if group[0] in at
-    ]
-
-
-def signed(sign: str, lines) -> tuple[str, ...]:
-    return tuple((sign or " ") + line if line or sign == "-" else "" for line in lines)
 
 
 def edited_chapters(edits: dict[Block, list[Edit]]) -> dict[str, tuple[str, str]]:
@@ -2375,6 +2333,14 @@ def check_stitched(
             raise Refused(
                 f"{target}: the edit cannot be carried back ({why}); make it in the chapter:\n{left}"
             )
+    for before, after in zip(book.chapters, again.chapters):
+        for old, new in zip(before.blocks, after.blocks):
+            gone = set(old.body.split("\n")) - set(new.body.split("\n"))
+            if old.patch is not None and any(row[:1] == "-" for row in gone):
+                wrong = (
+                    "the - lines of this patch were edited with their chunk; look at its + lines"
+                )
+                book.warn(new, wrong)
 
 
 def write_chapters(texts: dict[str, tuple[str, str]], staging: str) -> None:
