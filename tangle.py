@@ -1331,8 +1331,10 @@ def make_plan(
     """Compare what the book makes with what is on disk; what is wrong with a target's place becomes a fault."""
     plan, disk = Plan(), Disk(root)
     names = {chapter: from_root(chapter.path, disk.root) for chapter in book.chapters}
-    read = set(names.values())
-    homes = [from_root(source, disk.root) for source in sources if os.path.isdir(source)]
+    links = [chapter.path for chapter in book.chapters if os.path.islink(chapter.path)]
+    read = {*names.values(), *(from_root(os.path.realpath(path), disk.root) for path in links)}
+    folders = [os.path.join(source, ".") for source in sources if os.path.isdir(source)]
+    homes = [from_root(folder, disk.root) for folder in folders]
 
     def in_book(name):
         return any(home == "." or name.startswith(home + "/") for home in homes)
@@ -1397,8 +1399,10 @@ def make_plan(
 
 
 def from_root(path: str, root: str) -> str:
-    """How the record names a chapter or a source: by the path from the root, links resolved."""
-    name = os.path.relpath(os.path.realpath(path), root).replace(os.sep, "/")
+    """How the record names a chapter: by its path from the root, with links among the folders resolved."""
+    folder, base = os.path.split(path)
+    place = os.path.join(os.path.realpath(folder), base)
+    name = os.path.relpath(place, root).replace(os.sep, "/")
     return (name if name.isprintable() else ascii(name)).replace(
         ", ", ","
     )  # a comma and a space part two

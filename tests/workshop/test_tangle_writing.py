@@ -972,6 +972,13 @@ def test_what_a_run_did_not_see_is_not_deleted(bare, tmp_path):
     with mock.patch("os.scandir", scandir):
         keeps(lost="book/sub")
     assert project.tangle(*bare) == {"a.py": made["a.py"]}
+    project.put("elsewhere.md", target("d.py", "z\n"))
+    (tmp_path / "book/d.md").symlink_to("../elsewhere.md")
+    project.run(*bare)
+    assert (tmp_path / "d.py").exists()
+    (tmp_path / "book/d.md").unlink()  # the link was the chapter
+    project.run(*bare)
+    assert not (tmp_path / "d.py").exists()
 
 
 def test_a_file_of_several_chapters_is_left_alone_by_a_run_over_one(tmp_path):
