@@ -25,7 +25,10 @@ RECORD = ".tangle.json"
 STAGING = ".tangle-tmp"
 TAB_STOP = 4
 LARGEST_FILE = 64 * 2**20
-ACROSS_FILE_SYSTEMS = 18  # errno.EXDEV
+ACROSS_FILE_SYSTEMS, EBUSY = 18, 16  # of errno
+LONGEST_PATH = 4096
+MEND_LINE_ENDS = "git's core.autocrlf makes such ends; put `* text=auto eol=lf` into .gitattributes and check out again"
+SAVED_MEANWHILE = "was saved by another program while this one ran; run it again"
 COST_OF_PIECE = 100  # bytes that a stretch of text costs beside its characters
 
 Fault = namedtuple("Fault", "path line message")
@@ -1202,31 +1205,42 @@ def variant_diff(
     return "".join(out)
 
 
+def opcodes(a: list[str], b: list[str]) -> list[tuple]:
+    """How `a` becomes `b`, as difflib tells it. Equal ends are set aside first, which makes a small change cheap."""
+    from difflib import SequenceMatcher
+
+    shorter = min(len(a), len(b))
+    head = next((k for k in range(shorter) if a[k] != b[k]), shorter)
+    tail = next((k for k in range(shorter - head) if a[-1 - k] != b[-1 - k]), shorter - head)
+    c, d = len(a) - tail, len(b) - tail
+    is_long = (c - head) * (d - head) > 1_000_000
+    middle = SequenceMatcher(None, a[head:c], b[head:d], is_long).get_opcodes()
+    found = [(tag, *(place + head for place in places)) for tag, *places in middle]
+    ends = ("equal", 0, head, 0, head), ("equal", c, len(a), d, len(b))
+    return [
+        code for code in (ends[0], *found, ends[1]) if code[1:3] != code[3:5] or code[1] < code[2]
+    ]
+
+
 def unified(before: str, after: str, old_name: str, new_name: str) -> list[str]:
-    """The lines of a unified diff. Equal ends are set aside first, which makes the diff of a small change cheap."""
+    """The lines of a unified diff."""
     from difflib import SequenceMatcher
 
     a, b = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (before, after))
     if a == b:
         return []
-    shorter = min(len(a), len(b))
-    head = next((k for k in range(shorter) if a[k] != b[k]), shorter)
-    tail = next((k for k in range(shorter - head) if a[-1 - k] != b[-1 - k]), shorter - head)
-    skip, keep = max(0, head - 3), max(0, tail - 3)
-    a, b = a[skip : len(a) - keep], b[skip : len(b) - keep]
+    matcher = SequenceMatcher(None, "", "")
+    matcher.opcodes = opcodes(a, b)
 
     def span(start, stop):
-        return f"{skip + start + (stop > start)},{stop - start}".removesuffix(",1")
+        return f"{start + (stop > start)},{stop - start}".removesuffix(",1")
 
     out = [f"--- {old_name}\n", f"+++ {new_name}\n"]
-    for group in SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes(3):
-        out.append(f"@@ -{span(group[0][1], group[-1][2])} +{span(group[0][3], group[-1][4])} @@\n")
+    for group in matcher.get_grouped_opcodes(3):
+        start, stop = (span(group[0][k], group[-1][k + 1]) for k in (1, 3))
+        out.append(f"@@ -{start} +{stop} @@\n")
         for tag, i1, i2, j1, j2 in group:
-            out += (
-                [" " + line for line in a[i1:i2]]
-                if tag == "equal"
-                else ["-" + line for line in a[i1:i2]]
-            )
+            out += [(" " if tag == "equal" else "-") + line for line in a[i1:i2]]
             out += ["+" + line for line in b[j1:j2]] if tag != "equal" else []
     return [
         line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in out
@@ -1257,7 +1271,7 @@ def products(book: Book, *, bare: bool = False) -> dict[str, str]:
 
 # ---- the record
 
-Entry = namedtuple("Entry", "hashes mode")
+Entry = namedtuple("Entry", "hashes mode chapters", defaults=[()])
 
 
 def digest(data: bytes) -> str:
@@ -1267,8 +1281,9 @@ def digest(data: bytes) -> str:
 
 
 def load_record(root: str) -> tuple[dict[str, Entry], str]:
-    """path -> (hashes that tangling may have left there, mode it was given or None); and whether the record is
-    "missing", "damaged" or "whole". Read line by line, so that one with a merge's conflict marks tells both sides."""
+    """path -> (hashes that tangling may have left there, mode it was given or None, chapters it was made from); and
+    whether the record is "missing", "damaged" or "whole". Read line by line, so that one with a merge's conflict marks
+    tells both sides."""
     entries: dict[str, Entry] = {}
     state = "whole"
     try:
@@ -1278,12 +1293,17 @@ def load_record(root: str) -> tuple[dict[str, Entry], str]:
         return entries, "missing"
     for line in lines:
         match = re.fullmatch(
-            r'\s*"((?:[^"\\]|\\.)*)": "([0-9a-f ]+)(?: mode=([0-7]{3}))?",?\s*', line
+            r'\s*"((?:[^"\\]|\\.)*)": "([0-9a-f ]+)(?: mode=([0-7]{3}))?(?: from ((?:[^"\\]|\\.)*))?",?\s*',
+            line,
         )
-        path = match[1].replace('\\"', '"') if match else ""
+        path, origin = (
+            (re.sub(r"\\(.)", r"\1", match[k] or "") for k in (1, 4)) if match else ("", "")
+        )
         if match and not wrong_path(path):
-            hashes = match[2].split() + list(entries[path].hashes if path in entries else ())
-            entries[path] = Entry(hashes, int(match[3], 8) if match[3] else None)
+            other = entries.get(path, Entry([], None))
+            chapters = dict.fromkeys([*filter(None, origin.split(", ")), *other.chapters])
+            mode = int(match[3], 8) if match[3] else None
+            entries[path] = Entry(match[2].split() + other.hashes, mode, tuple(chapters))
         elif line.strip() not in ("", "{", "}"):
             state = "damaged"
     return entries, state
@@ -1291,10 +1311,12 @@ def load_record(root: str) -> tuple[dict[str, Entry], str]:
 
 def record_text(entries: dict[str, Entry]) -> str:
     rows = []
-    for path, (hashes, mode) in sorted(entries.items()):
-        forced = "" if mode is None else f" mode={mode:03o}"
-        quoted = path.replace('"', '\\"')
-        rows.append(f'"{quoted}": "{" ".join(dict.fromkeys(hashes))}{forced}"')
+    for path, (hashes, mode, chapters) in sorted(entries.items()):
+        value = " ".join(dict.fromkeys(hashes))
+        value += "" if mode is None else f" mode={mode:03o}"
+        value += f" from {', '.join(chapters)}" if chapters else ""
+        path, value = (re.sub(r'(["\\])', r"\\\1", text) for text in (path, value))
+        rows.append(f'"{path}": "{value}"')
     return "{\n" + ",\n".join(rows) + "\n}\n"
 
 
@@ -1318,12 +1340,13 @@ class Plan:
     `writes`: path -> (new bytes, old bytes or None, permission bits or None). `modes`: path -> bits for a file whose
     bytes are right. `deletes`: path -> its bytes. `edited`: path -> (text from the book or None, bytes on disk,
     whether the record knows the path, permission bits). `gone`: paths of the record where nothing is any more.
-    `others`: recorded files that chapters make which this run was not given. `entries`: the record afterwards. `same`: how many files are right.
+    `others`: recorded path -> chapters it was made from that this run did not read. `entries`: the record afterwards.
+    `same`: how many files are right.
     """
 
     def __init__(self):
         self.writes, self.modes, self.deletes, self.edited, self.entries = {}, {}, {}, {}, {}
-        self.gone, self.others = [], []
+        self.gone, self.others = [], {}
         self.same = 0
 
 
@@ -1380,30 +1403,60 @@ def make_plan(
 ) -> Plan:
     """Compare what the book makes with what is on disk; what is wrong with a target's place becomes a fault."""
     plan, disk = Plan(), Disk(root)
-    homes = tuple(os.path.realpath(source) + os.sep for source in sources if os.path.isdir(source))
-    names = {os.path.basename(chapter.path) for chapter in book.chapters}
+    names = {chapter: from_root(chapter.path, disk.root) for chapter in book.chapters}
+    links = [chapter.path for chapter in book.chapters if os.path.islink(chapter.path)]
+    read = {*names.values(), *(from_root(os.path.realpath(path), disk.root) for path in links)}
+    folders = [os.path.join(source, ".") for source in sources if os.path.isdir(source)]
+    homes = [from_root(folder, disk.root) for folder in folders]
+
+    def in_book(name):
+        return any(home == "." or name.startswith(home + "/") for home in homes)
 
     def is_source(path):
-        markdown = path.endswith((".md", ".markdown"))
-        if not markdown and path.rpartition("/")[2] not in names:
-            return False
-        full = os.path.join(disk.root, path)
-        chapters = (os.path.realpath(chapter.path) for chapter in book.chapters)
-        return markdown and full.startswith(homes or ("\0",)) or full in chapters
+        return path in read or path.endswith((".md", ".markdown")) and in_book(path)
 
-    for path in known:
+    def not_read(entry):
+        return [name for name in entry.chapters if name not in read]
+
+    def is_there(name):
+        return os.path.lexists(os.path.join(disk.root, name))
+
+    @lru_cache(maxsize=1)
+    def unseen():
+        return [place for source in sources for place in cannot_see(source)]
+
+    def why_kept(entry):
+        """What this run did not see of what a file was made from; nothing, where each chapter was read or is surely gone."""
+        unread = not_read(entry)
+        lost = [name for name in unread if is_there(name) or not in_book(name)]
+        return (
+            lost or unread and unseen()
+            if entry.chapters
+            else ["chapters that the record does not name"]
+        )
+
+    for path, entry in known.items():
         kind = "made" if path in made or is_source(path) else disk.look(path, ())
-        if kind == "file":
+        if kind not in ("file", "nothing"):
+            continue
+        if reasons := why_kept(entry) if kind == "file" or entry.chapters else []:
+            plan.others[path], plan.entries[path] = reasons, entry
+        elif kind == "nothing":
+            plan.gone.append(path)
+        else:
             with open(os.path.join(disk.root, path), "rb") as file:
                 old = file.read()
-            if digest(old) in known[path].hashes:
+            if digest(old) in entry.hashes:
                 plan.deletes[path] = old
             else:
                 plan.edited[path] = None, old, True, None
-        elif kind == "nothing":
-            plan.gone.append(path)
-    keep_what_others_made(plan, book, disk.root, known)
+    chapters = makers(book, names)
     for path, text in made.items():
+        entry = known.get(path, Entry([], None))
+        unread = [name for name in not_read(entry) if is_there(name)]
+        if 0 < len(unread) < len(entry.chapters):
+            plan.others[path], plan.entries[path] = unread, entry
+            continue
         kind = disk.look(path, plan.deletes)
         if is_source(path):
             kind = "is a source file: a chapter, or where the next run would take it for one"
@@ -1413,35 +1466,61 @@ def make_plan(
             book.fault(block, f"target {path!r} {kind}; choose another, or move that away")
             continue
         full = os.path.join(disk.root, path) if kind == "file" else None
-        compare(plan, book, path, text.encode(), full, known.get(path))
+        plan.entries[path] = Entry([digest(text.encode())], book.modes.get(path), chapters[path])
+        compare(plan, path, text.encode(), full, known.get(path))
     return plan
 
 
-def keep_what_others_made(plan: Plan, book: Book, root: str, known: dict[str, Entry]) -> None:
-    """Delete nothing when a file's header names a chapter that exists and that this run was not given: a run over a
-    part of the book says nothing of what the other parts make."""
-    read = {os.path.realpath(chapter.path) for chapter in book.chapters} if plan.deletes else set()
-    for data in plan.deletes.values():
-        header = re.search(rb"Tangled from (\S+\.(?:md|markdown))", data[:500])
-        chapter = (
-            os.path.realpath(os.path.join(root, header[1].decode("utf-8", "replace")))
-            if header
-            else ""
-        )
-        if chapter not in read and os.path.isfile(chapter):
-            plan.others = [*plan.deletes]
-            plan.entries.update({path: known[path] for path in (*plan.deletes, *plan.gone)})
-            plan.deletes, plan.gone = {}, []
-            plan.edited = {path: edit for path, edit in plan.edited.items() if edit[0] is not None}
-            return
+def from_root(path: str, root: str) -> str:
+    """How the record names a chapter: by its path from the root, with links among the folders resolved."""
+    folder, base = os.path.split(path)
+    place = os.path.join(os.path.realpath(folder), base)
+    name = os.path.relpath(place, root).replace(os.sep, "/")
+    return (name if name.isprintable() else ascii(name)).replace(
+        ", ", ","
+    )  # a comma and a space part two
 
 
-def compare(
-    plan: Plan, book: Book, path: str, data: bytes, full: str | None, entry: Entry | None
-) -> None:
+def makers(book: Book, names: dict[Chapter, str]) -> dict[str, tuple[str, ...]]:
+    """path -> the names of the chapters with blocks in that file."""
+    found = {
+        posixpath.normpath(block.file): [block]
+        for blocks in book.variants.values()
+        for block in blocks
+        if block.file is not None
+    }
+    found |= {target: blocks_in(book, name) for target, name in book.targets.items()}
+    return {
+        path: tuple(dict.fromkeys(names[block.chapter] for block in blocks))
+        for path, blocks in found.items()
+    }
+
+
+def blocks_in(book: Book, name: str) -> list[Block]:
+    """The blocks that a chunk is expanded from, in the order of first use."""
+    seen, ahead = {}, [name]
+    while ahead:
+        now = ahead.pop()
+        if now not in seen:
+            seen[now] = book.chunks[now]
+            ahead += [item[3] for item in reversed(book.items[now]) if item[3] is not None]
+    return [block for blocks in seen.values() for block in blocks]
+
+
+def cannot_see(source: str) -> list[str]:
+    """The folders of a source that cannot be listed, and the chapters in it that cannot be opened."""
+    errors: list[OSError] = []
+    lost = []
+    for folder, folders, names in os.walk(source, onerror=errors.append):
+        folders[:] = [f for f in folders if f[0] != "." and f != "node_modules"]
+        places = [os.path.join(folder, n) for n in names if n.endswith((".md", ".markdown"))]
+        lost += [place for place in places if not os.path.isfile(place)]
+    return lost + [error.filename for error in errors]
+
+
+def compare(plan: Plan, path: str, data: bytes, full: str | None, entry: Entry | None) -> None:
     """Sort one target into the plan by the file in its place, if there is one."""
-    mode = book.modes.get(path)
-    plan.entries[path] = Entry([digest(data)], mode)
+    mode = plan.entries[path].mode
     old = bits = None
     if full is not None:
         bits = os.stat(full).st_mode & 0o777
@@ -1509,10 +1588,13 @@ class Swap:
         self.undo: list[tuple] = []
         self.folders: set[str] = set()
 
-    def replace(self, staged: str, place: str, kept: str | None) -> None:
-        """Move a file to its place; `kept` is where to keep what is there, None when nothing is."""
+    def replace(self, staged: str, place: str, kept: str | None, old: bytes | None = None) -> None:
+        """Move a file to its place; `kept` is where to keep what is there, None when nothing is. Raises OSError, to be
+        rolled back, if what was there is not `old`."""
         self.make_folder(os.path.dirname(place))
         if kept is None:
+            if os.path.lexists(place):
+                raise OSError(EBUSY, SAVED_MEANWHILE, place)
             move(staged, place)
             self.undo.append((os.remove, place))
             return
@@ -1524,6 +1606,8 @@ class Swap:
             os.chmod(kept, os.stat(place).st_mode & 0o777)
         move(staged, place)
         self.undo.append((move, kept, place))
+        if old is not None and read_bytes(kept) != old:
+            raise OSError(EBUSY, SAVED_MEANWHILE, place)
 
     def chmod(self, place: str, mode: int) -> None:
         before = os.stat(place).st_mode & 0o777
@@ -1539,11 +1623,15 @@ class Swap:
             os.mkdir(folder)
             self.undo.append((os.rmdir, folder))
 
-    def set_aside(self, place: str, kept: str) -> None:
+    def set_aside(self, place: str, kept: str, old: bytes | None) -> None:
+        """Move a file that holds `old`, or a folder with nothing but bytecode, out of its place."""
         move(place, kept)
         if os.path.lexists(place):  # copied to another file system
             os.remove(place)
         self.undo.append((move, kept, place))
+        inside = [(folder, name) for folder, _, names in os.walk(kept) for name in names]
+        if read_bytes(kept) != old or not all(is_bytecode(*one) for one in inside):
+            raise OSError(EBUSY, SAVED_MEANWHILE, place)
 
     def roll_back(self) -> None:
         for function, *arguments in reversed(self.undo):
@@ -1571,8 +1659,8 @@ def carry_out(
     clear(staging)
     both = {path: known[path] for path in (*deletes, *plan.gone) if path in known} | plan.entries
     for path, (_, old, _) in writes.items():
-        hashes, mode = plan.entries[path]
-        both[path] = Entry(hashes if old is None else [digest(old), *hashes], mode)
+        if old is not None:
+            both[path] = both[path]._replace(hashes=[digest(old), *both[path].hashes])
     if not (writes or plan.modes or damaged or both != known or plan.entries != known):
         return
     swap = Swap()
@@ -1624,13 +1712,13 @@ def clear(staging: str) -> None:
 def change_places(swap: Swap, root: str, staging: str, writes, deletes) -> None:
     """Set aside what is to go, and move the staged files to their places."""
     for number, path in enumerate(deletes):
-        swap.set_aside(os.path.join(root, path), f"{staging}/gone-{number}")
+        swap.set_aside(os.path.join(root, path), f"{staging}/gone-{number}", deletes[path])
     for number, (path, (_, old, _)) in enumerate(writes.items()):
         full = os.path.join(root, path)
         if old is None and os.path.isdir(full):  # only folders and bytecode, as the plan has seen
-            swap.set_aside(full, f"{staging}/husk-{number}")
+            swap.set_aside(full, f"{staging}/husk-{number}", None)
         kept = None if old is None else f"{staging}/old-{number}"
-        swap.replace(f"{staging}/{number}", full, kept)
+        swap.replace(f"{staging}/{number}", full, kept, old)
 
 
 def remove_empty_folders(root: str, deleted) -> None:
@@ -1669,13 +1757,18 @@ def locate(book: Book, place: str, root: str = ".", *, bare: bool = False) -> li
     line = int(number)
     target = target_of(book, path, root)
     if target is not None:
-        found = origins(target_tuples(book, target, bare))
-        if not 0 < line <= len(found):
+        pieces, first = target_tuples(book, target, bare), book.chunks[book.targets[target]][0]
+        tangled, total = lines_on_disk(pieces, os.path.join(root, target))
+        if not 0 < line <= total:
+            raise LookupError(f"{path} has {count(total, 'line')}, so there is no line {line}")
+        above = tangled[max(k for k in tangled if k <= line)]
+        block, origin = origins(pieces)[above - 1] if above else (first, first.line)
+        place = f"{block.chapter.path}:{origin}" + (f" ({block.name})" if block.name else "")
+        if line not in tangled:
             raise LookupError(
-                f"{path} has {count(len(found), 'line')} when tangled, so there is no line {line}"
+                f"{path}:{line} was edited since it was tangled; what is above it is from {place}"
             )
-        block, origin = found[line - 1]
-        return [f"{block.chapter.path}:{origin}" + (f" ({block.name})" if block.name else "")]
+        return [place]
     chapter = next(
         (c for c in book.chapters if os.path.realpath(c.path) == os.path.realpath(path)), None
     )
@@ -1687,7 +1780,11 @@ def locate(book: Book, place: str, root: str = ".", *, bare: bool = False) -> li
     for target in book.targets:
         place_on_disk = os.path.normpath(os.path.join(root, target))
         pieces = target_tuples(book, target, bare)
-        made += [f"{place_on_disk}:{index}" for index in lines_from(pieces, chapter, line)]
+        if lines := lines_from(pieces, chapter, line):
+            tangled, _ = lines_on_disk(pieces, place_on_disk)
+            made += [
+                f"{place_on_disk}:{k}" for k, as_tangled in tangled.items() if as_tangled in lines
+            ]
     if not made:
         raise LookupError(f"no generated line comes from {place}")
     return made
@@ -1708,6 +1805,18 @@ def lines_from(pieces, chapter: Chapter, line: int) -> list[int]:
     return list(found)
 
 
+def lines_on_disk(pieces, path: str) -> tuple[dict[int, int], int]:
+    """Line of the file on disk -> line of the target, for lines that are as they were tangled (0 -> 0 for
+    the place above); and how many lines are on disk. A file that is not there counts as just tangled."""
+    old = "".join([piece[0] for piece in pieces]).split("\n")[:-1]
+    data = read_bytes(path)
+    text = "" if data is None else data.decode("utf-8", "replace").replace("\r\n", "\n")
+    new = old if data is None else text.removesuffix("\n").split("\n") if text else []
+    same = [code for code in opcodes(old, new) if code[0] == "equal"]
+    pairs = [zip(range(j1 + 1, j2 + 1), range(i1 + 1, i2 + 1)) for _, i1, i2, j1, j2 in same]
+    return {0: 0} | {j: i for pair in pairs for j, i in pair}, len(new)
+
+
 def target_of(book: Book, path: str, root: str) -> str | None:
     """The target that `path` names, seen from the current folder or from the root; None if it names none."""
     for place in (path, os.path.join(root, path)):
@@ -1723,9 +1832,9 @@ def target_of(book: Book, path: str, root: str) -> str | None:
 class Annotator:
     """Adds chapter lines to the lines of a traceback, a test report or a linter's output."""
 
-    FRAME = (
-        r"""File "([^"\0]+)", line (\d{1,9})\b|((?:[A-Za-z]:)?[^\s:"'()\[\]\0]+\.\w+):(\d{1,9})\b"""
-    )
+    FRAME = re.compile(r"""(?x)
+        File\ "([^"\0]+)",\ line\ (\d{1,9})\b
+      | (file://(?=/))? ((?:[A-Za-z]:(?=[\\/]))? [^\s:"'()\[\]\0]+) (?::(\d{1,9})\b | \((\d{1,9})(?:,\d{1,9})?\))?""")
 
     def __init__(self, book: Book, root: str = ".", *, bare: bool = False):
         self.book, self.root, self.bare = book, root, bare
@@ -1733,10 +1842,13 @@ class Annotator:
 
     def annotate(self, text: str) -> str:
         """`text`, one line, with `[chapter:line]` at its end when it names a line of a generated file."""
-        match = re.search(self.FRAME, text)
-        origin = match and self.origin(match[1] or match[3], int(match[2] or match[4]))
         line = text.rstrip("\r\n")
-        return f"{line}  [{origin}]{text[len(line) :]}" if origin else text
+        for found, in_python, is_url, named, number, in_brackets in self.FRAME.findall(text):
+            path, number = found or named, in_python or number or in_brackets
+            if number and "." in path and len(path) < LONGEST_PATH:
+                if origin := self.origin(unquoted(path) if is_url else path, int(number)):
+                    return f"{line}  [{origin}]{text[len(line) :]}"
+        return text
 
     def origin(self, path: str, line: int) -> str | None:
         """`chapter:line` behind a line of a generated file; None where the file is none, or not as it was tangled."""
@@ -1755,6 +1867,12 @@ class Annotator:
         ):
             return []
         return [f"{block.chapter.path}:{line}" for block, line in origins(pieces)]
+
+
+def unquoted(path: str) -> str:
+    from urllib.parse import unquote
+
+    return unquote(path)
 
 
 def read_bytes(path: str) -> bytes | None:
@@ -1791,7 +1909,7 @@ def run_where(options) -> int:
 # ---- stitch: edits of generated files, carried back
 
 Edit = namedtuple("Edit", "block start stop lines place")
-Segment = namedtuple("Segment", "piece row line column text")
+Segment = namedtuple("Segment", "piece line column text")
 
 
 class Refused(Exception):
@@ -1800,22 +1918,24 @@ class Refused(Exception):
 
 def stitch(
     book: Book, root: str, known: dict[str, Entry], *, bare=False, join=False, force=False
-) -> dict[str, str]:
-    """chapter path -> new text, for every chapter that an edit of a generated file changes.
+) -> tuple[dict[str, tuple[str, str]], dict[str, bytes]]:
+    """(chapter path -> its text and its new text, target -> bytes), of all chapters that edits of targets change.
 
-    Tangling these chapters reproduces every edited file to the byte. Otherwise raises Refused with all the reasons.
-    `known` is the record: by it an edited file is told from one that is only older than its chapter. Byte order mark
-    and line ends of a chapter stay as they are.
+    Tangling these chapters reproduces every edited file to the byte, but for a header line that a file without one
+    gets. Otherwise raises Refused with all the reasons. `known` is the record: by it an edited file is told from one
+    that is only older than its chapter. Byte order mark and line ends of a chapter stay as they are.
     """
     edited: dict[str, str] = {}
+    on_disk: dict[str, bytes] = {}
     edits: list[Edit] = []
     reasons = []
     for target in book.targets:
         try:
-            text = edited_text(book, root, target, known, bare, force)
-            if text is not None:
-                edited[target] = text
-                edits += Carrier(book, target, bare).edits(text)
+            data = edited_bytes(book, root, target, known, bare, force)
+            if data is not None:
+                on_disk[target] = data
+                edited[target] = edited_text(book, target, data, bare)
+                edits += Carrier(book, target).edits(edited[target])
         except Refused as reason:
             reasons.append(str(reason))
     for block in [
@@ -1831,84 +1951,98 @@ def stitch(
         try:
             changes = merged(edits)
             texts = edited_chapters(changes | patch_edits(book, changes))
-            check_stitched(book, texts, edited, bare, join)
-            return texts
+            check_stitched(book, texts, edited, edits, bare, join)
+            return texts, on_disk
         except Refused as reason:
             reasons.append(str(reason))
     raise Refused("\n".join(reasons))
 
 
-def edited_text(book: Book, root: str, target: str, known, bare: bool, force: bool) -> str | None:
-    """What a person made of the target; None where nobody edited it. Raises Refused where it cannot be told or kept."""
+def edited_bytes(
+    book: Book, root: str, target: str, known, bare: bool, force: bool
+) -> bytes | None:
+    """What a person made of the target; None where nobody edited it. Raises Refused where it cannot be told."""
     data, wanted = read_bytes(os.path.join(root, target)), expand(book, target, bare=bare)
     if data is None or data == wanted.encode():
         return None
     if not force:
+        chapter = book.chunks[book.targets[target]][0].chapter.path
+        names = f"{chapter}, as it is now", f"{target}, as it is now"
+        both = "".join(unified(wanted, data.decode("utf-8", "replace"), *names))
         if target not in known:
             raise Refused(
-                f"{target}: the record does not know what was tangled there; --force takes the file as it stands"
+                f"{target}: the record does not know what was tangled there, so the chapter may be the newer one; bring "
+                f"{RECORD} back if it was lost, or let `tangle.py --force` take the chapter, or `tangle.py stitch --force` "
+                f"the file, which undoes in the chapter what differs here:\n{both}"
             )
         if digest(data) in known[target].hashes:
             return None
         if digest(wanted.encode()) not in known[target].hashes:
-            chapter = book.chunks[book.targets[target]][0].chapter.path
-            both = unified(
-                wanted,
-                data.decode("utf-8", "replace"),
-                f"{chapter}, as it is now",
-                f"{target}, as it is now",
-            )
             way_out = "undo one of the two, or let `tangle.py stitch --force` make the chapter agree with the file"
             raise Refused(
-                f"{target}: edited, and its chapter changed too since it was tangled; {way_out}:\n{''.join(both)}"
+                f"{target}: edited, and its chapter changed too since it was tangled; {way_out}:\n{both}"
             )
+    return data
+
+
+def edited_text(book: Book, target: str, data: bytes, bare: bool) -> str:
+    """An edited target without its header line. Raises Refused for what tangling could never write."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         raise Refused(
             f"{target}: is not UTF-8 at byte {error.start}, as chapters are; mend it there"
         ) from None
-    if "\r\n" in text and "\r\n" not in wanted:
-        raise Refused(f"{target}: has CRLF line ends, and tangling writes LF; convert the file")
+    if "\r\n" in text and "\r\n" not in expand(book, target, bare=True):
+        raise Refused(f"{target}: has CRLF line ends, and tangling writes LF; {MEND_LINE_ENDS}")
     if text and text.rstrip("\n") + "\n" != text:
         raise Refused(
             f"{target}: does not end in exactly one newline, as every tangled file does; mend its end"
         )
-    return text
+    return text if bare else without_header(book, target, text)
+
+
+def without_header(book: Book, target: str, text: str) -> str:
+    """`text` without the line that tangling puts in. Raises Refused if it is not where tangling puts it."""
+    header = with_header(book, target, "\n")[:-1]
+    rest = re.sub(f"^{re.escape(header)}", "", text, count=1, flags=re.MULTILINE)
+    wanted = with_header(book, target, rest)
+    if rest and wanted != text and expand(book, target) != expand(book, target, bare=True):
+        line = wanted[: wanted.index(header)].count("\n") + 1
+        raise Refused(
+            f"{target}:{line}: the header line is written by tangling and cannot be edited; "
+            f"put it back there: {header.strip()}"
+        )
+    return rest
+
+
+def with_header(book: Book, target: str, text: str) -> str:
+    pieces = [(text, None, 0, "", None)] if text else []
+    if text:
+        add_header(book, target, pieces)
+    return "".join([piece[0] for piece in pieces])
 
 
 def segment_rows(pieces: list[Piece]) -> list[list[Segment]]:
-    """Every generated line as the segments it is made of: piece, line in the piece, body line and column (from 0)."""
+    """Every generated line as the segments it is made of: piece, body line and column (from 0). A line with nothing
+    on it is of the piece that ends it."""
     rows: list[list[Segment]] = [[]]
     for piece in pieces:
         body, start = piece.block.body, piece.start
-        line, column = (
-            body.count("\n", 0, max(start, 0)),
-            start - body.rfind("\n", 0, max(start, 0)) - 1,
-        )
+        line, column = body.count("\n", 0, start), start - body.rfind("\n", 0, start) - 1
         for number, text in enumerate(piece.text.split("\n")):
             if number:
                 rows.append([])
-            rows[-1].append(
-                Segment(
-                    piece,
-                    number,
-                    line + number if start >= 0 else -1,
-                    0 if number else column,
-                    text,
-                )
-            )
-    rows = [[s for s in row if s.text] or row[:1] for row in rows]
-    return rows[:-1] if rows[-1] and not rows[-1][0].text or not rows[-1] else rows
+                column = 0
+            rows[-1].append(Segment(piece, line + number, column, text))
+    return [[s for s in row if s.text] or row[-1:] for row in rows[:-1]]
 
 
 def is_whole(row: list[Segment]) -> bool:
     """Whether the line is one line of one body, and not put together around a reference inside it."""
     first, pad = row[0], row[0].piece.pad
     block, line, via = first.piece.block, first.line, first.piece.via
-    if line < 0 or any(
-        s.piece.block is not block or s.line != line or s.piece.via is not via for s in row
-    ):
+    if any(s.piece.block is not block or s.line != line or s.piece.via is not via for s in row):
         return False
     text, body = "".join(s.text for s in row), block.body.split("\n")[line]
     return (
@@ -1921,27 +2055,19 @@ def is_whole(row: list[Segment]) -> bool:
 class Carrier:
     """Turns the changed lines of one generated file into edits of the bodies they came from."""
 
-    def __init__(self, book: Book, target: str, bare: bool):
-        self.book, self.target = book, target
-        self.rows = (
-            segment_rows(target_pieces(book, target, bare=bare))
-            if book.items[book.targets[target]]
-            else []
-        )
+    def __init__(self, book: Book, target: str):
+        pieces = target_pieces(book, target, bare=True)
+        self.book, self.target, self.rows = book, target, segment_rows(pieces)
         self.old = ["".join(segment.text for segment in row) for row in self.rows]
         self.found: list[Edit] = []
         ways: dict[Block, set] = {}
-        for segment in (segment for row in self.rows for segment in row):
-            ways.setdefault(segment.piece.block, set()).add(id(segment.piece.via))
+        for piece in pieces:
+            ways.setdefault(piece.block, set()).add(id(piece.via))
         self.shared = {block for block, vias in ways.items() if len(vias) > 1}
 
     def edits(self, text: str) -> list[Edit]:
-        from difflib import SequenceMatcher
-
         new = text.split("\n")[:-1]
-        for tag, i1, i2, j1, j2 in SequenceMatcher(
-            None, self.old, new, autojunk=False
-        ).get_opcodes():
+        for tag, i1, i2, j1, j2 in opcodes(self.old, new):
             if tag == "insert":
                 self.insert(i1, new[j1:j2], j1 + 1)
             elif tag != "equal":
@@ -1982,19 +2108,9 @@ class Carrier:
     def replace(self, start: int, stop: int, lines: list[str], number: int) -> None:
         row = self.rows[start]
         first = row[0]
-        if first.line < 0:
-            raise Refused(
-                f"{self.target}:{number}: the header line is written by tangling and cannot be edited"
-            )
         if is_whole(row):
-            self.add(
-                first.piece.block,
-                first.line,
-                first.line + stop - start,
-                lines,
-                first.piece.pad,
-                number,
-            )
+            end = first.line + stop - start
+            self.add(first.piece.block, first.line, end, lines, first.piece.pad, number)
         elif lines:
             self.replace_composed(start, lines, number)
         else:
@@ -2003,47 +2119,40 @@ class Carrier:
 
     def replace_composed(self, index: int, lines: list[str], number: int) -> None:
         """A line put together around a reference became several: one of them is it, the others are new."""
-        from difflib import SequenceMatcher
+        for kept, line in enumerate(lines):
+            if edit := self.edit_inside(self.rows[index], self.old[index], line, number + kept):
+                if kept > 0:
+                    self.insert(index, lines[:kept], number)
+                self.found.append(edit)
+                if lines[kept + 1 :]:
+                    self.insert(index + 1, lines[kept + 1 :], number + kept + 1)
+                return
+        segment = self.rows[index][0]
+        block = segment.piece.block
+        raise Refused(
+            f"{self.target}:{number}: the change reaches over the edge of the reference inside "
+            f"{block.chapter.path}:{block.line + 1 + segment.line}; make it in the chapter"
+        )
 
-        old = self.old[index]
-        likeness = [SequenceMatcher(None, old, line, autojunk=False).ratio() for line in lines]
-        kept = likeness.index(max(likeness))
-        if kept > 0:
-            self.insert(index, lines[:kept], number)
-        if old != lines[kept]:
-            self.edit_inside(self.rows[index], old, lines[kept], number + kept)
-        if lines[kept + 1 :]:
-            self.insert(index + 1, lines[kept + 1 :], number + kept + 1)
-
-    def edit_inside(self, row: list[Segment], old: str, new: str, number: int) -> None:
-        """Change the one segment of a line put together from several in which all of the difference lies."""
+    def edit_inside(self, row: list[Segment], old: str, new: str, number: int) -> Edit | None:
+        """The change of the one segment of a composed line in which all of the difference lies; None if there is none."""
         head = len(os.path.commonprefix([old, new]))
         tail = len(os.path.commonprefix([old[head:][::-1], new[head:][::-1]]))
         begin = 0
         for segment in row:
             block, pad = segment.piece.block, len(segment.piece.pad) if segment is row[0] else 0
             end = begin + len(segment.text)
-            if (
-                begin + pad <= head
-                and len(old) - tail <= end
-                and segment.piece.pad != segment.piece.text
-            ):
+            is_padding = segment.piece.pad == segment.piece.text
+            if begin + pad <= head and len(old) - tail <= end and not is_padding:
                 shift = segment.column - begin - pad
                 body = block.body.split("\n")[segment.line]
-                body = (
-                    body[: head + shift]
-                    + new[head : len(new) - tail]
-                    + body[len(old) - tail + shift :]
+                start, stop = body[: head + shift], body[len(old) - tail + shift :]
+                body = start + new[head : len(new) - tail] + stop
+                return Edit(
+                    block, segment.line, segment.line + 1, (body,), f"{self.target}:{number}"
                 )
-                place = f"{self.target}:{number}"
-                self.found.append(Edit(block, segment.line, segment.line + 1, (body,), place))
-                return
             begin = end
-        block, line = row[0].piece.block, row[0].line
-        raise Refused(
-            f"{self.target}:{number}: the change reaches over the edge of the reference inside "
-            f"{block.chapter.path}:{block.line + 1 + line}; make it in the chapter"
-        )
+        return None
 
     def insert(self, index: int, lines: list[str], number: int) -> None:
         """New lines: blank ones go to the block that refers to what is on both sides, others to the nearest block."""
@@ -2054,10 +2163,10 @@ class Carrier:
             if one[:2] != two[:2]:
                 break
             depth += 1
-        homes = [(block, line + 1, pad) for block, line, pad in before[depth:][::-1] if line >= 0]
+        homes = [(block, line + 1, pad) for block, line, pad in before[depth:][::-1]]
         if homes and not any(map(str.strip, lines)):
             homes.reverse()
-        homes += [home for home in after[depth:][::-1] if home[1] >= 0]
+        homes += after[depth:][::-1]
         homes = homes or [(self.book.chunks[self.book.targets[self.target]][0], 0, "")]
         homes.sort(key=lambda home: home[0] in self.shared)
         fitting = [
@@ -2074,9 +2183,14 @@ class Carrier:
         body = []
         for offset, line in enumerate(lines):
             if line.strip() and not line.startswith(pad):
+                white = line[: len(line) - len(line.lstrip())]
+                wrong = (
+                    f"is indented by less than the reference that brings in the block at {block}"
+                )
+                if "\t" in pad and "\t" not in white:
+                    wrong = f"begins with {'spaces' if white else 'no tab'}, but a tab before its reference brings in the block at {block}"
                 raise Refused(
-                    f"{self.target}:{number + offset}: is indented by less than the reference that brings in the block at "
-                    f"{block} ({count(columns(pad), 'column')}); indent it so far, or move it in the chapter"
+                    f"{self.target}:{number + offset}: {wrong}: begin it with {pad!r}, or move it in the chapter"
                 )
             body.append(escaped(line[len(pad) :] if line.strip() else line, self.book.chunks))
         self.found.append(Edit(block, start, stop, tuple(body), f"{self.target}:{number}"))
@@ -2109,35 +2223,19 @@ def escaped(line: str, chunks) -> str:
 
 
 def share_out(groups: list[list[str]], lines: list[str]) -> list[tuple[int, int]]:
-    """Which slice of the new lines each group of old lines became: the split with the most in common, in order."""
+    """Which slice of the new lines each group of old lines became, in order: by the letters that lines have in common."""
     if len(groups) == 1:
         return [(0, len(lines))]
-    from difflib import SequenceMatcher
-
-    old = [(number, line.strip()) for number, group in enumerate(groups) for line in group]
-    owners: list[int | None] = [None] * len(lines)
-    if len(old) == len(lines) or len(old) * len(lines) > 10_000:
-        owners = [old[min(k, len(old) - 1)][0] for k in range(len(lines))]
-    else:
-        best = [[0.0] * (len(lines) + 1) for _ in range(len(old) + 1)]
-        for i, (_, a) in enumerate(old, 1):
-            for j, b in enumerate(lines, 1):
-                alike = 0.0
-                if a and b.strip():
-                    alike = 0.01 + SequenceMatcher(None, a, b.strip(), autojunk=False).ratio() ** 2
-                best[i][j] = max(best[i - 1][j - 1] + alike, best[i - 1][j], best[i][j - 1])
-        i, j = len(old), len(lines)
-        while i and j:
-            if best[i][j] == best[i - 1][j]:
-                i -= 1
-            elif best[i][j] == best[i][j - 1]:
-                j -= 1
-            else:
-                i, j = i - 1, j - 1
-                owners[j] = old[i][0]
-    last = next((owner for owner in owners if owner is not None), 0)
-    owners = [last := last if owner is None else owner for owner in owners]
-    ends = [sum(owner <= number for owner in owners) for number in range(len(groups))]
+    owners = [number for number, group in enumerate(groups) for _ in group]
+    old = [re.sub(r"\W+", "", line) for group in groups for line in group]
+    new = [re.sub(r"\W+", "", line) for line in lines]
+    ends = [0] * len(groups)
+    for _, i1, i2, j1, j2 in (
+        opcodes(old, new) if len(old) != len(new) else [("", 0, len(old), 0, len(new))]
+    ):
+        for j in range(j1, j2):
+            owner = owners[min(i1 + j - j1, max(i2 - 1, i1 - 1, 0))]
+            ends[owner:] = [j + 1] * (len(groups) - owner)
     return list(zip([0, *ends], ends))
 
 
@@ -2168,43 +2266,40 @@ def patch_edits(book: Book, changes: dict[Block, list[Edit]]) -> dict[Block, lis
     for patches in book.variants.values():
         states: dict[str, list] = {}  # chunk -> (line, its number) after the patches so far
         for patch in patches:
-            lines, moves = [], []
+            lines, becomes, behind = [], {}, {}
             for part in book.chunks[normal(patch.patch)]:
-                moves += [(len(lines) + edit.start, edit) for edit in changes.get(part, ())]
+                for edit in changes.get(part, ()):
+                    start, stop = len(lines) + edit.start, len(lines) + edit.stop
+                    if start == stop:
+                        behind[start - 1] = edit.lines
+                        continue
+                    old = [[line] for line in part.body.split("\n")[edit.start : edit.stop]]
+                    for number, (first, last) in zip(
+                        range(start, stop), share_out(old, edit.lines)
+                    ):
+                        becomes[number] = edit.lines[first:last]
                 lines += part.body.split("\n")[:-1]
-            if moves:
-                numbered = [(line, number) for number, line in enumerate(lines)]
-                at = shown(patch, states.setdefault(normal(patch.patch), numbered))
-                edits = [
-                    new for start, edit in moves for new in follow(patch, at, lines, start, edit)
-                ]
-                if edits:
-                    found[patch] = edits
-    for patch, edits in found.items():
-        rows = patch.body.split("\n")
-        if any(row[:1] == "-" for edit in edits for row in rows[edit.start : edit.stop]):
-            line = line_after(patch, changes | found)
-            book.warn(
-                patch,
-                "the - lines of this patch were edited with their chunk; look at its + lines",
-                line,
-            )
+            numbered = [(line, number) for number, line in enumerate(lines)]
+            at = shown(patch, states.setdefault(normal(patch.patch), numbered))
+            old, new = patch.body.split("\n")[:-1], []
+            for number, row in enumerate(old):
+                line, sign = at.get(number, -1), row[:1]
+                new += [signed(sign, text) for text in becomes[line]] if line in becomes else [row]
+                following = next((k for k in range(number + 1, len(old)) if old[k][:1] != "+"), -1)
+                if line in behind and at.get(following) == line + 1:
+                    sign = "-" if sign == old[following][:1] == "-" else " "
+                    new += [signed(sign, text) for text in behind[line]]
+            if new != old:
+                found[patch] = [Edit(patch, 0, len(old), tuple(new), str(patch))]
     return found
 
 
-def line_after(block: Block, changes: dict[Block, list[Edit]]) -> int:
-    """The line that a block's opener will have when the changes are made."""
-    above = [
-        edit
-        for other, edits in changes.items()
-        if other.chapter is block.chapter and other.line < block.line
-        for edit in edits
-    ]
-    return block.line + sum(len(edit.lines) - edit.stop + edit.start for edit in above)
+def signed(sign: str, line: str) -> str:
+    return (sign or " ") + line if line or sign == "-" else ""
 
 
 def shown(patch: Block, state: list[tuple[str, int]]) -> dict[int, int]:
-    """number of a chunk's line -> number of the patch's row that shows it; `state` becomes what the patch makes of it."""
+    """row of the patch -> number of the chunk's line that it shows; `state` becomes what the patch makes of it."""
     at: dict[int, int] = {}
     hunk: list[tuple[str, str, int]] = []
     for number, row in enumerate([*patch.body.split("\n")[:-1], "@@"]):
@@ -2214,56 +2309,18 @@ def shown(patch: Block, state: list[tuple[str, int]]) -> dict[int, int]:
         old = [(text, number) for sign, text, number in hunk if sign != "+"]
         wanted, texts = [text for text, _ in old], [text for text, _ in state]
         place = next(k for k in range(len(texts) + 1) if texts[k : k + len(old)] == wanted)
-        at |= {mine: number for (_, mine), (_, number) in zip(state[place:], old)}
+        at |= {number: mine for (_, mine), (_, number) in zip(state[place:], old)}
         lines = iter(state[place : place + len(old)])
         made = [(sign, (text, -1) if sign == "+" else next(lines)) for sign, text, _ in hunk]
         state[place : place + len(old)] = [line for sign, line in made if sign != "-"]
         hunk = []
-    at.pop(-1, None)  # what an earlier patch brought in
     return at
 
 
-def follow(
-    patch: Block, at: dict[int, int], lines: list[str], start: int, edit: Edit
-) -> list[Edit]:
-    """The edits of a patch that go with an edit of the chunk `lines` from line `start` on."""
-    rows = patch.body.split("\n")
-    stop = start + edit.stop - edit.start
-    if start == stop:
-        one, two = at.get(start - 1), at.get(start)
-        if one is None or two is None or any(row[:1] == "@" for row in rows[one:two]):
-            return []
-        sign = "-" if rows[one][:1] == rows[two][:1] == "-" else " "
-        return [Edit(patch, two, two, signed(sign, edit.lines), edit.place)]
-    groups: list[list[int]] = []
-    for number in range(start, stop):
-        row, before = at.get(number), at.get(number - 1)
-        together = row is before or None not in (row, before) and before + 1 == row
-        if number > start and together and (row is None or rows[row][:1] == rows[before][:1]):
-            groups[-1].append(number)
-        else:
-            groups.append([number])
-    shares = share_out([[lines[number] for number in group] for group in groups], edit.lines)
-    return [
-        Edit(
-            patch,
-            at[group[0]],
-            at[group[-1]] + 1,
-            signed(rows[at[group[0]]][:1], edit.lines[first:last]),
-            edit.place,
-        )
-        for group, (first, last) in zip(groups, shares)
-        if group[0] in at
-    ]
-
-
-def signed(sign: str, lines) -> tuple[str, ...]:
-    return tuple((sign or " ") + line if line or sign == "-" else "" for line in lines)
-
-
-def edited_chapters(edits: dict[Block, list[Edit]]) -> dict[str, str]:
-    """chapter path -> its text with the edits made."""
+def edited_chapters(edits: dict[Block, list[Edit]]) -> dict[str, tuple[str, str]]:
+    """chapter path -> its text, and its text with the edits made."""
     rows: dict[str, list[str]] = {}
+    before: dict[str, str] = {}
     for block in sorted(edits, key=lambda block: -block.line):
         path = block.chapter.path
         if path not in rows:
@@ -2271,9 +2328,9 @@ def edited_chapters(edits: dict[Block, list[Edit]]) -> dict[str, str]:
                 text = file.read()
             if plain_text(text) != block.chapter.text:
                 raise Refused(f"{path}: was changed meanwhile; run stitch again")
-            rows[path] = text.split("\n")
+            before[path], rows[path] = text, text.split("\n")
         edit_block(rows[path], block, edits[block])
-    return {path: "\n".join(lines) for path, lines in rows.items()}
+    return {path: (before[path], "\n".join(lines)) for path, lines in rows.items()}
 
 
 def edit_block(rows: list[str], block: Block, edits: list[Edit]) -> None:
@@ -2308,21 +2365,34 @@ def plain_text(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
-def tangled_again(book: Book, texts: dict[str, str], bare: bool, join: bool) -> tuple[Book, dict]:
+def tangled_again(book: Book, texts: dict[str, tuple], bare: bool, join: bool) -> tuple[Book, dict]:
     """The book with some chapters' texts changed, and what it makes; nothing if it has faults."""
     again = Book()
     for chapter in book.chapters:
-        text = plain_text(texts.get(chapter.path, chapter.text))
+        text = plain_text(texts.get(chapter.path, [chapter.text])[-1])
         add_chapter(again, chapter.path, chapter.name, text)
     link(again, join=join)
     return again, {} if again.faults else products(again, bare=bare)
 
 
+def used_twice(book: Book, edits: list[Edit], bare: bool) -> list[str]:
+    """For each edit of a chapter line that several generated lines are made of, what to say of them."""
+    pieces = {target: target_tuples(book, target, bare) for target in book.targets}
+    found = {}
+    for block, start, *_ in edits:
+        line = min(block.line + 1 + start, block.end_line - 1)
+        uses = [f"{t}:{n}" for t in pieces for n in lines_from(pieces[t], block.chapter, line)]
+        if len(uses) > 1:
+            place = f"{block.chapter.path}:{line}"
+            found[place] = f"{place} is used in several places, {', '.join(uses)}; edit them alike"
+    return [*found.values()]
+
+
 def check_stitched(
-    book: Book, texts: dict[str, str], edited: dict[str, str], bare: bool, join: bool
+    book: Book, texts, edited: dict[str, str], edits: list[Edit], bare: bool, join: bool
 ) -> None:
     """Tangle the new chapters in memory: every edited file has to come out as the person left it."""
-    again, made = tangled_again(book, texts, bare, join)
+    again, made = tangled_again(book, texts, True, join)
     if again.faults:
         raise Refused(
             "\n  ".join(
@@ -2331,32 +2401,37 @@ def check_stitched(
         )
     for target, text in edited.items():
         if made.get(target) != text:
-            left = unified(
-                text,
-                made.get(target, ""),
-                f"{target}, as edited",
-                f"{target}, as its chapters would make it",
-            )
+            names = f"{target}, as edited", f"{target}, as its chapters would make it"
+            left = "".join(unified(text, made.get(target, ""), *names))
             why = (
-                "a chunk that is used in several places, or white space that tangling does not keep"
+                "; ".join(used_twice(book, edits, bare))
+                or "white space that tangling does not keep"
             )
             raise Refused(
-                f"{target}: the edit cannot be carried back ({why}); make it in the chapter:\n{''.join(left)}"
+                f"{target}: the edit cannot be carried back ({why}); make it in the chapter:\n{left}"
             )
+    for before, after in zip(book.chapters, again.chapters):
+        for old, new in zip(before.blocks, after.blocks):
+            gone = set(old.body.split("\n")) - set(new.body.split("\n"))
+            if old.patch is not None and any(row[:1] == "-" for row in gone):
+                wrong = (
+                    "the - lines of this patch were edited with their chunk; look at its + lines"
+                )
+                book.warn(new, wrong)
 
 
-def write_chapters(texts: dict[str, str], staging: str) -> None:
+def write_chapters(texts: dict[str, tuple[str, str]], staging: str) -> None:
     """Replace chapters on disk, all or none: each new text is written beside its chapter before the first is moved."""
     swap = Swap()
-    places = {os.path.realpath(path): text for path, text in texts.items()}
+    places = {os.path.realpath(path): pair for path, pair in texts.items()}
     clear(staging)
     try:
         os.makedirs(staging)
-        for path, text in places.items():
+        for path, (_, text) in places.items():
             write_new(path + STAGING, text.encode())
             os.chmod(path + STAGING, os.stat(path).st_mode & 0o7777)
-        for number, path in enumerate(places):
-            swap.replace(path + STAGING, path, f"{staging}/old-{number}")
+        for number, (path, (before, _)) in enumerate(places.items()):
+            swap.replace(path + STAGING, path, f"{staging}/old-{number}", before.encode())
     except BaseException:
         swap.roll_back()
         remove_aside(places)
@@ -2383,8 +2458,8 @@ def allow_halves(book: Book, root: str, known, texts: dict[str, str], bare, join
         for target, text in tangled_again(book, done, bare, join)[1].items():
             on_disk = read_bytes(os.path.join(root, target))
             if target in entries and on_disk != text.encode():
-                hashes, mode = entries[target]
-                entries[target] = Entry([*hashes, digest(text.encode())], mode)
+                hashes = [*entries[target].hashes, digest(text.encode())]
+                entries[target] = entries[target]._replace(hashes=hashes)
     if entries != known:
         record = os.path.join(root, RECORD)
         try:
@@ -2404,7 +2479,7 @@ def run_stitch(options) -> int:
         known, _ = load_record(root)
         told_already = len(book.warnings)
         try:
-            texts = stitch(book, root, known, bare=bare, join=join, force=options.force)
+            texts, carried = stitch(book, root, known, bare=bare, join=join, force=options.force)
         except Refused as reason:
             complain(str(reason), "stitch: no chapter was touched")
             return 1
@@ -2414,7 +2489,7 @@ def run_stitch(options) -> int:
         write_chapters(texts, os.path.join(root, STAGING))
     for path in texts:
         say(f"stitched {path}")
-    return run_tangle(type(options)(**{**vars(options), "check": False, "force": False}))
+    return run_tangle(type(options)(**{**vars(options), "check": False, "force": False}), carried)
 
 
 # ---- the command
@@ -2483,7 +2558,8 @@ def no_target(book: Book) -> list[str]:
     return hints
 
 
-def run_tangle(options) -> int:
+def run_tangle(options, carried=None) -> int:
+    """`carried`: path -> bytes that a person wrote there and that are in the chapters now."""
     book = open_book(options)
     if book is None:
         return 1
@@ -2496,6 +2572,9 @@ def run_tangle(options) -> int:
         os.makedirs(options.output, exist_ok=True)
     with Lock(options.output):
         known, state = load_record(options.output)
+        for path, data in (carried or {}).items():
+            entry = known.get(path, Entry([], None))
+            known[path] = entry._replace(hashes=[*entry.hashes, digest(data)])
         plan = make_plan(book, made, options.output, known, options.book)
         if stopped_by_faults(book):
             return 1
@@ -2508,10 +2587,8 @@ def run_tangle(options) -> int:
         if plan.edited and not options.force:
             for path, edit in plan.edited.items():
                 complain(*difference(path, *edit[:3]))
-            complain(
-                f"tangle: {count(len(plan.edited), 'file')} would be overwritten; nothing written. "
-                "`tangle.py stitch` carries edits into the chapters, `tangle.py --force` discards them"
-            )
+            wrong = f"{count(len(plan.edited), 'file')} would be overwritten; nothing written"
+            complain(f"tangle: {wrong}. {ways_out(plan)}")
             return 1
         damaged = state == "damaged"
         carry_out(plan, options.output, known, force=options.force, damaged=damaged)
@@ -2524,7 +2601,33 @@ def run_tangle(options) -> int:
     say(
         f"tangled {count(len(book.chapters), 'chapter')} into {count(len(made), 'file')}: {', '.join(changes)}"
     )
+    complain(*left_alone(plan))
     return 0
+
+
+def left_alone(plan: Plan) -> list[str]:
+    reasons: dict[str, list[str]] = {}
+    for path, lost in plan.others.items():
+        reasons.setdefault(lost[0], []).append(path)
+    return [
+        f"left alone: {', '.join(paths[:3])}{' …' if paths[3:] else ''}, made from {lost}, not read by this run"
+        for lost, paths in reasons.items()
+    ]
+
+
+def ways_out(plan: Plan) -> str:
+    """What to do about the files that stop a run."""
+    edits = plan.edited.values()
+    unknown = sum(not ours for _, _, ours, _ in edits)
+    if unknown:
+        return (
+            f"The record does not know {count(unknown, 'file')} of them, so the diffs have to tell which side is newer: bring "
+            f"{RECORD} back if it was lost; or `tangle.py --force` takes the chapters, and `tangle.py stitch --force` the "
+            "files, undoing in the chapters what differs"
+        )
+    if any(b"\r\n" in old for _, old, _, _ in edits):
+        return f"Line ends are CRLF: {MEND_LINE_ENDS}, or let `tangle.py --force` write LF"
+    return "`tangle.py stitch` carries edits into the chapters, `tangle.py --force` discards them"
 
 
 def difference(path: str, text: str | None, old: bytes, ours: bool) -> list[str]:
@@ -2534,10 +2637,11 @@ def difference(path: str, text: str | None, old: bytes, ours: bool) -> list[str]
             f"{path}: edited by hand, and no longer made by the book; move it away, or discard it with --force"
         ]
     why = "edited by hand" if ours else "not written by this book, as far as its record knows"
-    lines = unified(
-        text, old.decode("utf-8", "replace"), f"{path} from the book", f"{path} on disk"
-    )
-    return [f"{path}: {why}", "".join(lines).rstrip("\n")]
+    lf = old.replace(b"\r\n", b"\n").decode("utf-8", "replace")
+    lines = unified(text, lf, f"{path} from the book", f"{path} on disk")
+    if lf.encode() != old and b"\r\n" in old:
+        why = f"{why}, with CRLF" if lines else "only its line ends differ: they are CRLF"
+    return [f"{path}: {why}", "".join(lines).rstrip("\n")] if lines else [f"{path}: {why}"]
 
 
 def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
@@ -2558,6 +2662,7 @@ def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
         say(f"{path}: left over: the book makes it no more")
     for path, edit in plan.edited.items():
         say("\n".join(difference(path, *edit[:3])))
+    complain(*left_alone(plan))
     wrong = len(plan.writes) + len(plan.modes) + len(plan.deletes) + len(plan.edited)
     if wrong:
         say(f"{count(wrong, 'file')} not fresh; run tangle.py, or stitch what was edited")
@@ -2575,13 +2680,7 @@ def run_list(options) -> int:
         return 1
     for target, name in book.targets.items():
         say(target)
-        seen, ahead = {}, [name]
-        while ahead:
-            now = ahead.pop()
-            if now not in seen:
-                seen[now] = book.chunks[now]
-                ahead += [item[3] for item in reversed(book.items[now]) if item[3] is not None]
-        for block in [block for blocks in seen.values() for block in blocks]:
+        for block in blocks_in(book, name):
             say(f"    {block.name or '(nameless)'}  {block}")
     for blocks in book.variants.values():
         say(next((block.file for block in blocks if block.file), "(no file)"))
@@ -2590,10 +2689,11 @@ def run_list(options) -> int:
     return 0
 
 
-def watch(options) -> int:
-    """Run, and again whenever a chapter changes, or for stitch a generated file; faults are told and do not end it."""
+def watch(options, sleep=None) -> int:
+    """Run, and again when a chapter changed, or for stitch a generated file, and all have rested from one look to the
+    next; faults are told and do not end it. `sleep`: called with the seconds between two looks."""
     import gc
-    from time import sleep
+    import time
 
     gc.enable()
 
@@ -2613,18 +2713,19 @@ def watch(options) -> int:
                 found[path] = None
         return found
 
-    before = None
+    before, last = None, state()
     while True:
         now = state()
-        if now != before:
+        if now != before and now == last:
             try:
                 options.run(options)
             except OSError as error:
-                complain(f"tangle: {error.filename or options.output}: {error.strerror or error}")
+                complain(f"tangle: {blamed(error, options)}: {error.strerror or error}")
             say(f"watching {', '.join(options.book)}; Ctrl-C ends")
             sys.stdout.flush()
             before = now
-        sleep(0.3)
+        last = now
+        (sleep or time.sleep)(0.3)
 
 
 def parse_arguments(arguments: list[str]):
@@ -2723,6 +2824,12 @@ def open_streams() -> None:
             pass
 
 
+def blamed(error: OSError, options) -> str:
+    names = [str(name) for name in (error.filename2, error.filename) if name]
+    staged = "".join(names[:1]).partition(STAGING)[0].rstrip("/")
+    return next((name for name in names if STAGING not in name), staged) or options.output
+
+
 def main(arguments: list[str] | None = None) -> int:
     """The command; returns the exit status: 0 done, 1 faults or files that are not fresh, 2 wrong use."""
     open_streams()
@@ -2738,7 +2845,7 @@ def main(arguments: list[str] | None = None) -> int:
         complain(f"{error}; nothing written")
         return 1
     except OSError as error:
-        where = error.filename or options.output
+        where = blamed(error, options)
         complain(f"tangle: {where}: {error.strerror or error}; no file is left half-written")
         return 1
     except UnicodeEncodeError as error:  # names of files, where the locale has only ASCII

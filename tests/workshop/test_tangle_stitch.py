@@ -9,6 +9,7 @@ import shutil
 import stat
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -110,6 +111,10 @@ def apart(first, second):
     return two(first, second).replace("one>>\n<<two", "one>>\n\n\n<<two")
 
 
+def spaced(first, second):
+    return two(first, second).replace("one>>\n<<two", "one>>\n\n<<two")
+
+
 def quoted(prefix, opener, rows, fence="```"):
     lines = [fence + opener, *rows, fence]
     return "".join(f"{prefix}{line}".rstrip() + "\n" for line in lines) + "\n"
@@ -158,6 +163,31 @@ EDITS = {  # book, a.py after the edit, book after stitch
         apart("1\n", "2\n"),
         "1\n\n2\n",
         target("a.py", "<<one>>\n\n<<two>>\n") + chunk("one", "1\n") + chunk("two", "2\n"),
+    ),
+    "the blank line between two references removed": (
+        spaced("1\n", "2\n"),
+        "1\n2\n",
+        two("1\n", "2\n"),
+    ),
+    "the blank line between two references filled": (
+        spaced("1\n", "2\n"),
+        "1\nnew\n2\n",
+        two("1\n", "2\n").replace("<<one>>\n", "<<one>>\nnew\n"),
+    ),
+    "a blank line beside the one between two references": (
+        spaced("1\n", "2\n"),
+        "1\n\n\n2\n",
+        apart("1\n", "2\n"),
+    ),
+    "a function removed with its blank lines": (
+        apart("def f():\n    x\n", "def g():\n    y\n"),
+        "def g():\n    y\n",
+        target("a.py", "<<one>>\n<<two>>\n") + chunk("one", "") + chunk("two", "def g():\n    y\n"),
+    ),
+    "the blank line behind a reference filled": (
+        NESTED.replace("body>>\n", "body>>\n\n") + chunk("body", "x = 1\n"),
+        "def f():\n    x = 1\n    # then\n    return y\n",
+        NESTED.replace("body>>\n", "body>>\n    # then\n") + chunk("body", "x = 1\n"),
     ),
     "blank lines behind a changed line": (two("1\n", "2\n"), "one\n\n\n2\n", apart("one\n", "2\n")),
     "blank lines before a changed line": (two("1\n", "2\n"), "1\n\n\ntwo\n", apart("1\n", "two\n")),
@@ -362,6 +392,53 @@ def test_lines_before_the_header_can_be_edited(tmp_path):
     assert project.tangle() == {"a.py": edited}
 
 
+def test_an_import_on_top_goes_to_the_chunk_below_the_header(tmp_path):
+    book = target("a.py", "<<imports>>\n\nx\n") + chunk("imports", "import sys\n")
+    project = Project(tmp_path, book)
+    project.tangle()
+    edited = "# Tangled from book/ch.md\nimport os\nimport sys\n\nx\n"
+    project.put("a.py", edited)
+    assert project.run("stitch").status == 0
+    assert project.text("book/ch.md") == book.replace("import sys", "import os\nimport sys")
+    assert project.tangle() == {"a.py": edited}
+
+
+def test_an_empty_file_is_filled_and_emptied_with_and_without_its_header(tmp_path):
+    project = Project(tmp_path, target("p/__init__.py", ""))
+    assert project.tangle() == {"p/__init__.py": ""}
+    header = "# Tangled from book/ch.md\n"
+    for edited, body in [
+        ("x = 1\n", "x = 1\n"),
+        (header + "x = 2\n", "x = 2\n"),
+        (header, ""),
+        (header + "x = 3\n", "x = 3\n"),
+        ("", ""),
+        ("#!/bin/sh\ny\n", "#!/bin/sh\ny\n"),
+    ]:
+        project.put("p/__init__.py", edited)
+        run = project.run("stitch")
+        assert run.status == 0, run.err
+        assert project.text("book/ch.md") == target("p/__init__.py", body)
+        first, rest = ("#!/bin/sh\n", "y\n") if body.startswith("#!") else ("", body)
+        assert project.tangle() == {"p/__init__.py": first + header + rest if body else ""}
+
+
+def test_a_long_file_is_compared_only_between_its_equal_ends():
+    from difflib import SequenceMatcher
+
+    old = [f"line {k}" for k in range(20_000)]
+    new = [*old[:9_000], "new", *old[9_002:]]
+    with mock.patch("difflib.SequenceMatcher", wraps=SequenceMatcher) as matcher:
+        assert tangle.opcodes(old, new) == [
+            ("equal", 0, 9_000, 0, 9_000),
+            ("replace", 9_000, 9_002, 9_000, 9_001),
+            ("equal", 9_002, 20_000, 9_001, 19_999),
+        ]
+    assert matcher.call_args.args[1:3] == (["line 9000", "line 9001"], ["new"])
+    assert tangle.opcodes(["x"] * 3, ["x"] * 3) == [("equal", 0, 3, 0, 3)]
+    assert tangle.opcodes([], []) == []
+
+
 @pytest.mark.parametrize("options", [[], ["--bare"], ["--force"]])
 def test_stitch_of_an_unedited_tree_touches_nothing(options, tmp_path):
     book = "\ufeff" + two("1\n", "2\n\n").replace("\n", "\r\n") + target("b.py", "`\n\\\\<<one>>\n")
@@ -404,9 +481,13 @@ REFUSED = {  # book, a.py after the edit, why
     "spaces for a tab": (
         target("a.py", "all:\n\t<<c>>\n") + chunk("c", "x\ny\n"),
         "all:\n        x\n\ty\n",
-        "a.py:2: is indented by less than the reference",
+        "a.py:2: begins with spaces, but a tab before its reference brings in the block at book/ch.md:6",
     ),
-    "one of two uses in one file": (SHARED, "1\nnew\n-\n1\n2\n", "used in several places"),
+    "one of two uses in one file": (
+        SHARED,
+        "1\nnew\n-\n1\n2\n",
+        "a.py: the edit cannot be carried back (book/ch.md:9 is used in several places, a.py:2, a.py:5; edit them alike)",
+    ),
     "two uses, differently": (SHARED, "1\nnew\n-\n1\nother\n", "two edits want different things"),
     "over the edge of a reference": (
         CALL + chunk("args", "1\n"),
@@ -574,6 +655,16 @@ def test_a_patch_follows_the_edits_of_its_chunk(lines, patch, edited, after, tmp
     assert project.run("--check", "--bare").status == 0
 
 
+def test_a_blank_line_behind_a_chunk_with_a_patch_is_none_of_the_patch(tmp_path):
+    rest = block("diff {#s patch=one file=s.patch}", "-1\n+3\n")
+    project = Project(tmp_path, spaced("1\n", "2\n") + rest)
+    project.tangle()
+    project.put("a.py", project.text("a.py").replace("\n\n", "\n"))
+    run = project.run("stitch")
+    assert (run.status, run.err) == (0, "")
+    assert project.text("book/ch.md") == two("1\n", "2\n") + rest
+
+
 def test_patches_of_one_variant_follow_one_after_the_other(tmp_path):
     book = target("a.py", "<<c>>\n") + chunk("c", "1\n2\n")
     first, second = "-1\n+3\n", " 3\n-2\n+4\n"
@@ -614,6 +705,8 @@ def test_without_a_record_only_force_takes_a_file(tmp_path):
     run = project.run("stitch", "--bare")
     assert run.status == 1
     assert "a.py: the record does not know what was tangled there" in run.err
+    assert "the chapter may be the newer one" in run.err
+    assert "-1\n+2\n" in run.err
     assert "b.py" not in run.err
     assert project.snapshot() == before
     assert project.run("stitch", "--bare", "--force").status == 0
@@ -657,6 +750,28 @@ def test_a_chapter_that_is_saved_while_stitch_runs_keeps_what_was_saved(tmp_path
     text = project.text("book/ch.md")
     assert text.startswith("A new first line.\n\n```python {file=a.py}\n1\n")
     assert run.status == 1 and text == saved or text == saved.replace("2\n", "file\n")
+
+
+@pytest.mark.parametrize("how", ["in its place", "by renaming"])
+def test_a_chapter_that_is_saved_at_the_last_moment_keeps_what_was_saved(how, tmp_path):
+    project = Project(tmp_path, target("a.py", "1\n"))
+    project.tangle("--bare")
+    project.put("a.py", "file\n")
+    saved = "A new first line.\n\n" + target("a.py", "1\n")
+    really_link = os.link
+
+    def link(place, kept):
+        if how == "by renaming":
+            os.remove(place)
+        project.put("book/ch.md", saved)
+        really_link(place, kept)
+
+    with mock.patch("os.link", link):
+        run = project.run("stitch", "--bare")
+    assert run.status == 1
+    assert "ch.md: was saved by another program while this one ran; run it again" in run.err
+    assert project.text("book/ch.md") == saved
+    assert project.made() == {"a.py": "file\n"}
 
 
 # ---- formatters
@@ -725,7 +840,11 @@ def test_a_watching_stitch_works_in_both_directions(tmp_path):
         ]
     )
 
+    looks = count()
+
     def sleep(_seconds):
+        if next(looks) % 2 == 0:
+            return  # what has changed has to rest from one look to the next
         step = next(steps, None)
         if step is None:
             raise KeyboardInterrupt
@@ -757,14 +876,14 @@ def test_an_edit_that_is_saved_while_a_watching_stitch_runs_is_not_missed(tmp_pa
 
     def sleep(_seconds):
         looks.append(project.text("book/ch.md"))
-        if len(looks) == 3:
+        if len(looks) == 5:
             raise KeyboardInterrupt
 
     with mock.patch("tangle.write_chapters", write_chapters), mock.patch("time.sleep", sleep):
         project.put("a.py", "22\n")
         project.run("stitch", "--watch", "--bare")
     assert looks[0] == target("a.py", "22\n") + target("b.py", "1\n")
-    assert looks[1] == target("a.py", "22\n") + target("b.py", "from the editor\n")
+    assert looks[2] == target("a.py", "22\n") + target("b.py", "from the editor\n")
     assert project.tangle("--bare") == {"a.py": "22\n", "b.py": "from the editor\n"}
 
 

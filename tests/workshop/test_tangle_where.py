@@ -11,6 +11,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -367,7 +368,7 @@ def test_where_goes_both_ways(tmp_path):
     ("place", "message"),
     [
         ("p/a.py:0", "so there is no line 0"),
-        ("p/a.py:7", "p/a.py has 6 lines when tangled, so there is no line 7"),
+        ("p/a.py:7", "p/a.py has 6 lines, so there is no line 7"),
         ("p/a.py", "is not PATH:LINE"),
         ("p/a.py:", "is not PATH:LINE"),
         (":1", "is not PATH:LINE"),
@@ -405,6 +406,28 @@ def test_a_target_that_ends_like_a_line_is_not_taken_for_one(tmp_path):
     project.tangle("--bare")
     assert project.run("where", "--bare", "ab:1:2") == Run(0, "book/ch.md:3\n", "")
     assert project.run("where", "--bare", "ab:1") == Run(0, "book/ch.md:7\n", "")
+
+
+def test_where_knows_the_lines_of_an_edited_file(tmp_path):
+    project = Project(tmp_path, target("a.py", "import os\n\n\ndef f():\n    return os\n"))
+    project.tangle()
+    rows = project.text("a.py").splitlines()
+    project.put("a.py", "\n".join([rows[0], "# one", "# two", *rows[1:5], "    return 1"]) + "\n")
+    assert project.run("where", "a.py:1", "a.py:4", "a.py:7").out.splitlines() == [
+        "book/ch.md:1",
+        "book/ch.md:2",
+        "book/ch.md:5",
+    ]
+    assert project.run("where", "book/ch.md:5").out == "a.py:7\n"
+    for line, above in [(2, 1), (3, 1), (8, 5)]:
+        run = project.run("where", f"a.py:{line}")
+        assert run.status == 1
+        assert f"a.py:{line} was edited since it was tangled" in run.err
+        assert f"what is above it is from book/ch.md:{above}" in run.err
+    assert "so there is no line 9" in project.run("where", "a.py:9").err
+    assert project.run("where", "book/ch.md:6").status == 1
+    project.put("a.py", "")
+    assert "a.py has 0 lines" in project.run("where", "a.py:1").err
 
 
 def test_where_from_another_folder_and_with_another_root(tmp_path):
@@ -475,6 +498,11 @@ def test_a_traceback_gets_chapter_lines(tmp_path):
         ('  File "ROOT/p/low.py", line 3, in low', "book/ch.md:18"),
         ("./p/low.py:3", "book/ch.md:18"),
         ("p/low.py:1", "book/ch.md:12"),
+        ("    at low (file://ROOT/p/low.py:3:5)", "book/ch.md:18"),
+        ("    at file://ROOT/%70/low.py:3:5", "book/ch.md:18"),
+        ("p/low.py(3,5): error TS2304: Cannot find name", "book/ch.md:18"),
+        ("p/low.py(4): warning", "book/ch.md:19"),
+        ("warning: lib/x.py:1: from p/low.py:4", "book/ch.md:19"),
     ],
 )
 @pytest.mark.parametrize("end", ["\n", ""])
@@ -523,6 +551,20 @@ def test_an_edited_file_has_no_chapter_lines(tmp_path):
     assert project.run("where", stdin="p/main.py:3\n").out == "p/main.py:3  [book/ch.md:3]\n"
     (tmp_path / "p" / "low.py").unlink()
     assert project.run("where", stdin="p/low.py:3\n").out == "p/low.py:3\n"
+
+
+LONG = ["a" * 80_000, "a." * 40_000, "a/" * 40_000 + "a.py:3", 'File "' * 16_000, "a.b:" * 20_000]
+
+
+@pytest.mark.parametrize("line", LONG, ids=lambda line: line[:6])
+def test_a_long_line_is_read_once(line, tmp_path):
+    project = Project(tmp_path, PROGRAM)
+    project.tangle()
+    start = time.perf_counter()
+    assert project.run("where", stdin=line) == Run(0, line, "")
+    assert (
+        time.perf_counter() - start < 10
+    )  # where each character was read again for each: 44 seconds
 
 
 @pytest.mark.parametrize("encoding", ["utf-8:strict", "ascii", "cp1252"])

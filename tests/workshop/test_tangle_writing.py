@@ -323,6 +323,84 @@ def test_a_file_that_was_there_before_the_book_is_not_overwritten(tmp_path):
     assert project.tangle("--force") == {"a.py": "# Tangled from book/ch.md\nx\n"}
 
 
+def test_line_ends_that_git_made_are_told(tmp_path):
+    project = two_files(tmp_path)
+    project.put("a.py", "x\r\n")
+    project.put("p/b.py", "mine\r\n")
+    for run in (
+        project.run("--bare"),
+        project.run("--bare", "--check"),
+        project.run("stitch", "--bare"),
+    ):
+        assert run.status == 1
+        told = run.out + run.err
+        assert "* text=auto eol=lf" in run.err or "+mine\n" in run.out
+        assert (
+            "a.py: only its line ends differ: they are CRLF\n" in told
+            or "has CRLF line ends" in told
+        )
+        assert "-x\n" not in told
+    assert project.tangle("--bare", "--force") == {"a.py": "x\n", "p/b.py": "y\n"}
+
+
+def test_without_a_record_nobody_is_sent_to_undo_a_chapter(tmp_path):
+    project = two_files(tmp_path)
+    project.put("book/ch.md", project.text("book/ch.md").replace("x\n", "new\n"))
+    (tmp_path / ".tangle.json").unlink()
+    run = project.run("--bare")
+    assert "The record does not know 1 file of them" in run.err
+    assert "undoing in the chapters what differs" in run.err
+    assert "carries edits into the chapters" not in run.err
+
+
+@pytest.mark.parametrize("options", [[], ["--force"]], ids=["stale", "forced"])
+@pytest.mark.parametrize("path", ["a.py", "p/b.py", "c.py"], ids=["written", "deleted", "new"])
+@pytest.mark.parametrize("function", ["link", "replace"])
+def test_a_file_that_is_saved_while_a_run_writes_keeps_what_was_saved(
+    options, path, function, tmp_path
+):
+    project = two_files(tmp_path)
+    project.put("book/ch.md", target("a.py", "new\n") + target("c.py", "z\n"))
+    if options:
+        project.put("a.py", "mine\n")
+    before, really = project.made(), getattr(os, function)
+
+    def save(place, kept):
+        if os.path.basename(place) in ("a.py", "b.py"):
+            project.put(path, "saved\n")
+        really(place, kept)
+
+    with mock.patch(f"os.{function}", save):
+        run = project.run("--bare", *options)
+    assert project.text(path) == "saved\n"
+    if function == "replace" or path == "a.py":  # what is saved after its turn is a later edit
+        assert run.status == 1
+        assert f"{path}: was saved by another program while this one ran" in run.err
+        assert project.made() == before | {path: "saved\n"}
+
+
+def test_an_error_names_the_file_and_not_the_one_that_was_to_take_its_place(tmp_path):
+    project = two_files(tmp_path)
+    project.put("book/ch.md", target("a.py", "new\n") + target("p/b.py", "y\n"))
+
+    def replace(staged, place):
+        raise PermissionError(13, "Permission denied", staged, None, place)
+
+    with mock.patch("os.replace", replace):
+        assert project.run("--bare").err.startswith("tangle: ./.tangle.json: Permission denied")
+    really_replace = os.replace
+
+    def only_targets(staged, place):
+        (replace if place.endswith("a.py") else really_replace)(staged, place)
+
+    with mock.patch("os.replace", only_targets):
+        assert project.run("--bare").err.startswith("tangle: ./a.py: Permission denied")
+    with mock.patch(
+        "os.mkdir", side_effect=PermissionError(13, "Permission denied", "./.tangle-tmp")
+    ):
+        assert project.run("--bare").err.startswith("tangle: .: Permission denied")
+
+
 def test_an_edit_that_is_what_the_book_says_now_is_no_edit(tmp_path):
     project = two_files(tmp_path)
     project.put("a.py", "new\n")
@@ -683,14 +761,13 @@ def test_runs_at_the_same_time_do_not_mix(tmp_path):
 
 
 def watch(project, steps, *arguments):
-    """Run `--watch`; before each look, one step is done. The last step is Ctrl-C."""
-    todo = iter(steps)
+    """Run `--watch`; before every second look, one step is done. The last step is Ctrl-C."""
+    todo = [rest for step in steps for rest in (step, lambda: None)]
 
     def sleep(_seconds):
-        step = next(todo, None)
-        if step is None:
+        if not todo:
             raise KeyboardInterrupt
-        step()
+        todo.pop(0)()
 
     with mock.patch("time.sleep", sleep):
         run = project.run("--watch", *arguments)
@@ -752,6 +829,31 @@ def test_a_watcher_outlives_every_fault(tmp_path):
     assert run.out.count("watching book; Ctrl-C ends") == 15
 
 
+def test_a_watcher_waits_until_a_save_is_whole(tmp_path):
+    project = Project(tmp_path, {"a.md": target("a.py", "1\n"), "b.md": target("b.py", "1\n")})
+    chapter = tmp_path / "book/a.md"
+    steps = [
+        lambda: chapter.write_text(""),
+        lambda: project.put("book/a.md", target("a.py", "22\n")),
+        lambda: None,
+        lambda: chapter.rename(tmp_path / "a.bak"),
+        lambda: project.put("book/a.md", target("a.py", "333\n")),
+        lambda: None,
+        lambda: None,
+    ]
+
+    def sleep(_seconds):
+        if not steps:
+            raise KeyboardInterrupt
+        steps.pop(0)()
+
+    with mock.patch("time.sleep", sleep):
+        run = project.run("--watch", "--bare")
+    assert project.made() == {"a.py": "333\n", "b.py": "1\n", "a.bak": target("a.py", "22\n")}
+    assert run.out.count("tangled 2 chapters into 2 files") == 3
+    assert "removed" not in run.out
+
+
 def test_a_watcher_does_nothing_when_nothing_changed(tmp_path):
     project = Project(tmp_path, target("a.py", "1\n"))
     run = watch(project, [lambda: None] * 10)
@@ -768,6 +870,9 @@ def test_a_watcher_in_a_process_of_its_own(number, status, tmp_path):
         cwd=tmp_path,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.SIG_DFL
+        ),  # ignored by a job in the background
     ) as watcher:
         try:
             assert b"tangled 1 chapter" in watcher.stdout.readline()
@@ -841,6 +946,90 @@ def test_a_part_of_the_book_removes_nothing_of_the_rest(tmp_path):
     assert project.run().status == 0
     assert not (tmp_path / "b.py").exists()
     assert not (tmp_path / "c.json").exists()
+
+
+KEPT = "left alone: {}, made from {}, not read by this run\n"
+
+
+@pytest.mark.parametrize("bare", [[], ["--bare"]], ids=["header", "bare"])
+def test_what_a_run_did_not_see_is_not_deleted(bare, tmp_path):
+    book = {
+        "a.md": target("a.py", "x\n"),
+        "sub/b.md": target("b.txt", "y\n") + target("c.json", "{}\n"),
+    }
+    project = Project(tmp_path, book)
+    made = project.tangle(*bare)
+    chapter = tmp_path / "book/sub/b.md"
+
+    def keeps(*arguments, lost="book/sub/b.md"):
+        run = project.run(*arguments, *bare)
+        assert run.status == 0
+        assert run.err == KEPT.format("b.txt, c.json", lost)
+        assert project.made() == made
+        return run
+
+    assert "2 of other chapters left alone" in keeps("book/a.md").out
+    assert keeps("book/a.md", "--check").out == "1 file fresh\n"
+    chapter.rename(tmp_path / "book/b.bak")
+    chapter.symlink_to("nowhere")
+    keeps()
+    chapter.unlink()
+    keeps("book/a.md")  # it may have another name now
+    (tmp_path / "book/c.md").symlink_to("nowhere")
+    keeps(lost="book/c.md")
+    (tmp_path / "book/c.md").unlink()
+    really_list = os.scandir
+
+    def scandir(path):
+        if os.fspath(path).endswith("sub"):
+            raise PermissionError(13, "Permission denied", path)
+        return really_list(path)
+
+    with mock.patch("os.scandir", scandir):
+        keeps(lost="book/sub")
+    assert project.tangle(*bare) == {"a.py": made["a.py"]}
+    project.put("elsewhere.md", target("d.py", "z\n"))
+    (tmp_path / "book/d.md").symlink_to("../elsewhere.md")
+    project.run(*bare)
+    assert (tmp_path / "d.py").exists()
+    (tmp_path / "book/d.md").unlink()  # the link was the chapter
+    project.run(*bare)
+    assert not (tmp_path / "d.py").exists()
+
+
+def test_a_file_of_several_chapters_is_left_alone_by_a_run_over_one(tmp_path):
+    book = {name: target("a.txt", f"{name}\n") for name in ("a.md", "b.md")}
+    project = Project(tmp_path, book)
+    made = project.tangle()
+    run = project.run("book/a.md")
+    assert (run.status, project.made()) == (0, made)
+    assert run.err == KEPT.format("a.txt", "book/b.md")
+    (tmp_path / "book").rename(tmp_path / "docs")  # a book that moves takes its files along
+    project.put("docs/b.md", target("a.txt", "c\n"))
+    assert project.run("docs").status == 0
+    assert project.text("a.txt") == "a.md\nc\n"
+
+
+def test_a_record_without_chapters_deletes_nothing(tmp_path):
+    project = two_files(tmp_path)
+    record = project.text(".tangle.json")
+    project.put(".tangle.json", record.replace(" from book/ch.md", ""))
+    project.put("book/ch.md", target("a.py", "x\n"))
+    run = project.run("--bare")
+    assert run.err == KEPT.format("p/b.py", "chapters that the record does not name")
+    assert project.text("p/b.py") == "y\n"
+    (tmp_path / "p/b.py").unlink()
+    assert project.tangle("--bare") == {"a.py": "x\n"}
+
+
+@pytest.mark.parametrize("name", ['q"b.md', "back\\s.md", "a, b.md", "größe from x.md"])
+def test_the_record_names_any_chapter(name, tmp_path):
+    project = Project(tmp_path, {name: target("a.py", "x\n"), "z.md": target("z.py", "z\n")})
+    project.tangle()
+    json.loads(project.text(".tangle.json"))
+    (tmp_path / "book" / name).unlink()
+    project.run()
+    assert not (tmp_path / "a.py").exists()
 
 
 def test_another_root_is_made_and_kept_apart(tmp_path):
