@@ -275,8 +275,9 @@ def _begin(options: argparse.Namespace, workers: Workers) -> Training:
             options.run.mkdir(parents=True, exist_ok=True)
             return Training(settings, _processes(options, settings.shards, workers), workers)
         run = Training.load(path, _processes(options, 1 << 20, workers), workers)
-    except FileNotFoundError:
-        raise WrongUseError(f"no checkpoint at {path}, so there is nothing to resume") from None
+    except FileNotFoundError as error:
+        nothing = f"no checkpoint at {path}, so there is nothing to resume"
+        raise WrongUseError(nothing if options.resume else str(error)) from None
     except (ValueError, OSError) as error:  # CheckpointError is a ValueError
         raise WrongUseError(str(error)) from None
     for name, value in given.items():

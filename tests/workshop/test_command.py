@@ -145,6 +145,7 @@ def test_wrong_use_of_train(tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "r").exists()
     (tmp_path / "file").touch()
     refused(capsys, ["train", "transformer", "--run", str(tmp_path / "file" / "r")], "directory")
+    refused(capsys, ["train", "transformer", "--run", "/proc/nope"], "tinyllm: .*: '/proc/nope'")
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "checkpoint.safetensors").write_bytes(b"hello")
     refused(capsys, [*base, "--resume"], "no safetensors file, or cut off")
