@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import sysconfig
 import time
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
@@ -177,7 +176,7 @@ def test_help_and_version(capsys):
             assert "(default: 1500)" in out
         if arguments == ["--version"]:
             assert out == f"tinyllm {__version__}\n"
-    script = Path(sysconfig.get_path("scripts"), "tinyllm")
+    script = Path(sys.executable).with_name("tinyllm")
     for command in ([sys.executable, "-m", "tinyllm"], [script]):
         done = subprocess.run([*command, "--version"], cwd=ROOT, capture_output=True, check=True)
         assert done.stdout.decode() == f"tinyllm {__version__}\n"
