@@ -14,8 +14,8 @@ import platform
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import FrameType
@@ -52,8 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         status: int = options.call(options)
-        with _naming("stdout"):
-            sys.stdout.flush()
+        sys.stdout.flush()
         return status
     except WrongUseError as error:
         print(f"tinyllm: {'; '.join(str(error).splitlines())}", file=sys.stderr)
@@ -62,19 +61,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:  # a disk that is full, for one
-        path = error.filename or options.run
+        path = error.filename or "stdout"  # the one file that is written without being opened here
         print(f"tinyllm: {path}: {error.strerror or error}", file=sys.stderr)
         return 1
-
-
-@contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Give an OSError that names no file this one."""
-    try:
-        yield
-    except OSError as error:
-        error.filename = error.filename or path
-        raise
 
 
 HELP = {
@@ -307,8 +296,9 @@ def _begin(options: argparse.Namespace, workers: Workers, stack: ExitStack) -> T
             return Training(settings, _processes(options, settings.shards, workers), workers)
         _lock(options.run, workers, stack)
         run = Training.load(path, _processes(options, 1 << 20, workers), workers)
-    except FileNotFoundError:
-        raise WrongUseError(f"no checkpoint at {path}, so there is nothing to resume") from None
+    except FileNotFoundError as error:
+        nothing = f"no checkpoint at {path}, so there is nothing to resume"
+        raise WrongUseError(nothing if options.resume else str(error)) from None
     except (ValueError, OSError) as error:  # CheckpointError is a ValueError
         raise WrongUseError(str(error)) from None
     except MemoryError as error:
@@ -531,14 +521,13 @@ def _translate(options: argparse.Namespace) -> int:
             write_atomically(options.attention, [pictures.heads(page).encode()])
         except OSError as error:
             raise WrongUseError(f"cannot write {options.attention}: {error}") from None
-    with _naming("stdout"):
-        for (asked, _), beams in zip(sums, found, strict=True):
-            if options.json:
-                answers = [{"text": text(b.tokens), "score": b.score} for b in beams]
-                print(json.dumps({"sum": asked, "answers": answers}))
-            else:
-                for beam in beams:
-                    print(asked, text(beam.tokens), f"{beam.score:.6f}")
+    for (asked, _), beams in zip(sums, found, strict=True):
+        if options.json:
+            answers = [{"text": text(beam.tokens), "score": beam.score} for beam in beams]
+            print(json.dumps({"sum": asked, "answers": answers}))
+        else:
+            for beam in beams:
+                print(asked, text(beam.tokens), f"{beam.score:.6f}")
     return 0
 
 

@@ -147,6 +147,7 @@ def test_wrong_use_of_train(tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "r").exists()
     (tmp_path / "file").touch()
     refused(capsys, ["train", "transformer", "--run", str(tmp_path / "file" / "r")], "directory")
+    refused(capsys, ["train", "transformer", "--run", "/proc/nope"], "tinyllm: .*: '/proc/nope'")
     (tmp_path / "r").mkdir()
     (tmp_path / "r" / "checkpoint.safetensors").write_bytes(b"hello")
     refused(capsys, [*base, "--resume"], "no safetensors file, or cut off")
@@ -178,7 +179,7 @@ def test_help_and_version(capsys):
             assert "(default: 1500)" in out
         if arguments == ["--version"]:
             assert out == f"tinyllm {__version__}\n"
-    script = Path(sysconfig.get_path("scripts"), "tinyllm")
+    script = Path(sys.executable).with_name("tinyllm")
     for command in ([sys.executable, "-m", "tinyllm"], [script]):
         done = subprocess.run([*command, "--version"], cwd=ROOT, capture_output=True, check=True)
         assert done.stdout.decode() == f"tinyllm {__version__}\n"

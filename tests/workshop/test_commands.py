@@ -228,17 +228,27 @@ SHORTER = {
     ".venv/bin/python -m pytest": "tests/L5.2",  # make test runs all
 }
 LEFT_OUT = {
-    "make bench",  # measures for half an hour
-    *([] if shutil.which("chromium") else [".venv/bin/python -m weave.printed"]),
+    "make bench": True,  # measures for half an hour
+    ".venv/bin/python -m weave.serve.printed": not shutil.which("chromium"),
 }
+
+
+def plain(command):
+    """The command without its comment."""
+    return command.partition("  #")[0].strip()
 
 
 def typed(command):
     """The command as the test types it; None if it is left out."""
-    plain = command.partition("  #")[0].strip()
-    if plain in LEFT_OUT:
+    words = plain(command)
+    if LEFT_OUT.get(words):
         return None
-    return f"{plain} {SHORTER[plain]}" if plain in SHORTER else command
+    return f"{words} {SHORTER[words]}" if words in SHORTER else command
+
+
+def test_what_is_shortened_or_left_out_is_there():
+    there = {plain(command) for page in PAGES for command in commands(page)}
+    assert there >= SHORTER.keys() | LEFT_OUT.keys()
 
 
 @pytest.fixture(scope="module")
