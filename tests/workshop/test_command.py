@@ -359,6 +359,19 @@ def test_stopped_and_resumed(number, tmp_path, capsys, monkeypatch):
     same_run(tmp_path / "r", tmp_path / "s")
 
 
+def test_a_run_that_has_not_begun_is_not_asked_to_finish_its_step(tmp_path, monkeypatch):
+    real, seen = Training.load, []
+
+    def load(*arguments):
+        seen.append(signal.getsignal(signal.SIGTERM))
+        return real(*arguments)
+
+    assert train(tmp_path / "r", steps=6) == 0
+    monkeypatch.setattr(Training, "load", load)
+    assert train(tmp_path / "r", "--resume", steps=6) == 0
+    assert seen == [signal.getsignal(signal.SIGTERM)]
+
+
 def test_in_a_thread(tmp_path):
     found = []
     thread = threading.Thread(target=lambda: found.append(train(tmp_path / "r", steps=6)))
@@ -420,6 +433,7 @@ def test_two_workers_are_one_run(tmp_path):
     same_run(tmp_path / "two", tmp_path / "one")  # not only to 1e-5
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_begin(tmp_path):
     command = ["tinyllm", "train", "transformer", *TINY, "--run-dir", tmp_path]
     process = start([*TORCHRUN, *command])
