@@ -230,7 +230,9 @@ def test_a_diverged_run_keeps_its_last_good_checkpoint(ruined, tmp_path, capsys,
     assert out == ""
     last = err.splitlines()[-1]
     at = (
-        f"step {ruined + 1}, the loss is nan" if ruined < 10 else f"after step {ruined}, its logits"
+        f"step {ruined + 1}, the loss is nan"
+        if ruined < 10
+        else f"after step {ruined}, the parameters"
     )
     good = 5 * ((ruined - 1) // 5)
     assert last.startswith(f"tinyllm: the run diverged: {at}")
