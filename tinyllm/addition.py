@@ -775,4 +775,8 @@ def _divergence(arrays: dict[str, Array], model: Adder) -> str:
     a = np.arange(0, 10**DIGITS, 9)
     with _evaluating(model), no_grad():
         logits = model.forward(source_tokens(a, a[::-1]), target_tokens(a, a[::-1])[:, :-1])
-    return "" if np.isfinite(logits.data).all() else "its logits are not finite"
+    return (
+        ""
+        if np.isfinite(logits.data).all()
+        else "the parameters are finite, but too large to compute with"
+    )

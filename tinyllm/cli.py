@@ -437,7 +437,8 @@ class _Metrics:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and math.isfinite(value)
+    """Whether it is a finite number, of whatever length."""
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 class _Bar:

@@ -469,7 +469,7 @@ def test_what_has_diverged_is_not_saved(tmp_path):
     refused(r"not all numbers are finite in model/\S+, \S+, \S+ and 47 others")
     for name, p in run.model.named_parameters():
         p.data = good[name] * np.float32(1e30)  # each is finite
-    refused("its logits are not finite")
+    refused("the parameters are finite, but too large")
     for name, p in run.model.named_parameters():
         p.data = good[name]
     name = "output.bias.exp_avg_sq"
@@ -527,7 +527,7 @@ def test_checkpoint_faults(tmp_path, monkeypatch):
     }  # float64
     broken("not all numbers are finite in", arrays | wide)
     huge = {n: a * np.float32(1e30) for n, a in arrays.items() if n.startswith("model/")}
-    broken("its logits are not finite: the run", arrays | huge)
+    broken("the parameters are finite, but too large to compute with: the run", arrays | huge)
     for step in ("soon", "-1", "1.0", "61"):
         broken(f"its step is '{step}', wanted", texts=texts | {"step": step}, both=False)
     broken("generators", texts={k: v for k, v in texts.items() if k != "generators"}, both=False)

@@ -233,7 +233,9 @@ def test_a_diverged_run_keeps_its_last_good_checkpoint(ruined, tmp_path, capsys,
     assert out == ""
     last = err.splitlines()[-1]
     at = (
-        f"step {ruined + 1}, the loss is nan" if ruined < 10 else f"after step {ruined}, its logits"
+        f"step {ruined + 1}, the loss is nan"
+        if ruined < 10
+        else f"after step {ruined}, the parameters"
     )
     good = 5 * ((ruined - 1) // 5)
     assert last.startswith(f"tinyllm: the run diverged: {at}")
@@ -295,13 +297,14 @@ def test_metrics_with_damaged_lines(tmp_path, capsys):
     old = b'{"step": 5, "loss": 2.25}\n'
     damaged = [b"\n", b'{"step": 9, \n', b"[1]\n", b"\xff\n", b"7\n", b"[" * 10**5 + b"\n"]
     damaged += [b'{"step": "1", "loss": 1}\n', b'{"step": 1, "loss": NaN}\n', b'{"loss": 1}\n']
+    damaged += [b'{"step": 1, "loss": 1%s}\n' % (b"0" * 400)]
     damaged += [b'{"step": 1, "loss": 1, "exact_match": "all"}\n', b'{"step": 21, "lo']
     lines = [*whole[:4], old, *damaged[:3], *whole[5:], *damaged[3:]]
     (folder / "metrics.jsonl").write_bytes(b"".join(lines))
     capsys.readouterr()
     assert train(folder, "--resume", steps=20) == 0
     err = capsys.readouterr().err.splitlines()
-    places = [*range(6, 9), *range(24, 32)]
+    places = [*range(6, 9), *range(24, 33)]
     assert err == [f"tinyllm: {folder}/metrics.jsonl:{n} is damaged and left out" for n in places]
     assert (folder / "metrics.jsonl").read_bytes().splitlines() == [
         json.dumps(json.loads(line)).encode() for line in (*whole[:4], old, *whole[5:])
@@ -360,6 +363,19 @@ def test_stopped_and_resumed(number, tmp_path, capsys, monkeypatch):
     assert main(["train", "transformer", "--run", str(tmp_path / "r"), "--resume"]) == 0
     assert train(tmp_path / "s", "--dropout", "0.1") == 0
     same_run(tmp_path / "r", tmp_path / "s")
+
+
+def test_a_run_that_has_not_begun_is_not_asked_to_finish_its_step(tmp_path, monkeypatch):
+    real, seen = Training.load, []
+
+    def load(*arguments):
+        seen.append(signal.getsignal(signal.SIGTERM))
+        return real(*arguments)
+
+    assert train(tmp_path / "r", steps=6) == 0
+    monkeypatch.setattr(Training, "load", load)
+    assert train(tmp_path / "r", "--resume", steps=6) == 0
+    assert seen == [signal.getsignal(signal.SIGTERM)]
 
 
 def test_in_a_thread(tmp_path):
@@ -423,6 +439,7 @@ def test_two_workers_are_one_run(tmp_path):
     same_run(tmp_path / "two", tmp_path / "one")  # not only to 1e-5
 
 
+@pytest.mark.slow
 def test_workers_that_cannot_begin(tmp_path):
     command = ["tinyllm", "train", "transformer", *TINY, "--run-dir", tmp_path]
     process = start([*TORCHRUN, *command])
