@@ -541,7 +541,7 @@ class DecoderCache:
     def select(self, sequences: ArrayLike) -> DecoderCache:
         """A cache of these sequences [M], each a number from 0 to N - 1 and as often as wanted.
 
-        TypeError for what are no integers.
+        TypeError for numbers that are not integers.
         """
         numbers = np.asarray(sequences)
         if numbers.dtype.kind not in "iu" and numbers.size:
