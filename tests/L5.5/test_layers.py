@@ -248,10 +248,30 @@ def test_layer_norm_of_any_size(dtype, eps):
     np.testing.assert_allclose(y.data, alone, rtol=tolerance, atol=tolerance)
     for bad in (np.nan, np.inf):
         x.data[0, 2] = bad
-        with np.errstate(invalid="ignore"):
-            spoilt = layer_norm(x, w, b, eps).data
+        spoilt = layer_norm(x, w, b, eps).data
         assert np.isnan(spoilt[0]).all()
         assert (spoilt[1:] == y.data[1:]).all()
+
+
+@pytest.mark.parametrize("d", [1, 5, 64, 768])
+def test_layer_norm_of_equal_numbers(d):
+    for dtype, numbers in (
+        ("f4", [0, 123456.79, -1e6 / 3, 1e8 / 3, 1e12 / 7, 1e30 / 3, np.finfo("f4").max]),
+        ("f8", [0, 1e6 / 3, 1e12 / 7, 1e300 / 3, np.finfo("f8").max]),
+    ):
+        rows = np.full((len(numbers), d), np.array(numbers)[:, None], dtype)
+        x, w, b = leaf(rows), Tensor(np.ones(d, dtype)), Tensor(np.full(d, 0.5, dtype))
+        y, grad = layer_norm(x, w, b), normal(*rows.shape).astype(dtype)
+        assert (y.data == 0.5).all()
+        y.backward(grad)
+        want = (grad - grad.mean(axis=1, keepdims=True)) / np.sqrt(1e-5)
+        close(x.grad, want, 1e-2 if dtype == "f4" else 1e-10)
+        # neighbours: one number more in the last place
+        rows[:, -1] = np.nextafter(rows[:, -1], 0)
+        exact = (rows - rows[:, :1]).astype(np.longdouble)
+        exact -= exact.mean(axis=1, keepdims=True)
+        exact /= np.sqrt((exact**2).mean(axis=1, keepdims=True) + np.longdouble(1e-5))
+        close(layer_norm(Tensor(rows), w, b).data - 0.5, exact, 1e-5 if dtype == "f4" else 1e-12)
 
 
 def test_gelu_against_torch():

@@ -80,25 +80,29 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
 
 def _normalised(rows: Array, eps: float) -> tuple[Array, Array]:
     """Rows [N, d] with mean 0 and variance 1, and 1 / sqrt(variance + eps) of each [N, 1]."""
+    factor = np.ones((len(rows), 1), rows.dtype)
     with np.errstate(over="ignore", invalid="ignore"):
-        normed, inverse = _divided(rows, eps)
-    if not (inverse > 0).all():  # the square of a large number is infinite
-        largest = np.abs(rows).max(axis=1, keepdims=True)  # [N, 1]
-        exponents = np.where(inverse > 0, 0, np.frexp(largest)[1])
-        small = np.ldexp(rows.dtype.type(1), -exponents)
-        at_least = np.finfo(rows.dtype).tiny
-        normed, inverse = _divided(rows * small, np.maximum(eps * small * small, at_least))
-        inverse *= small
-    return normed, inverse
+        normed, mean, variance = _moments(rows)
+        least = (4096 * np.finfo(rows.dtype).eps * mean) ** 2
+        doubtful = ~((variance >= least) & (variance < np.inf))[:, 0]  # [N]
+        if doubtful.any():
+            half = rows[doubtful] * 0.5  # a difference of halves is never infinite
+            half -= half[:, :1].copy()
+            exponents = np.frexp(np.abs(half).max(axis=1, keepdims=True))[1]
+            small = np.ldexp(rows.dtype.type(1), -np.maximum(exponents, 0))
+            normed[doubtful], _, variance[doubtful] = _moments(half * small)
+            factor[doubtful] = 0.5 * small
+        inverse = (1.0 / np.sqrt(variance + eps * factor * factor)).astype(rows.dtype)  # [N, 1]
+        normed *= inverse
+    return normed, inverse * factor
 
 
-def _divided(rows: Array, eps: Any) -> tuple[Array, Array]:
+def _moments(rows: Array) -> tuple[Array, Array, Array]:
+    """Rows less their mean [N, d], the mean, and the variance [N, 1]."""
     d = rows.shape[1]
-    normed = rows - ((rows @ np.ones(d, rows.dtype)) / d)[:, None]  # [N, d]
-    variance = (np.einsum("nd,nd->n", normed, normed) / d)[:, None]  # [N, 1]
-    inverse = (1.0 / np.sqrt(variance + eps)).astype(rows.dtype)
-    normed *= inverse
-    return normed, inverse
+    mean = ((rows @ np.ones(d, rows.dtype)) / d)[:, None]
+    rest = rows - mean
+    return rest, mean, (np.einsum("nd,nd->n", rest, rest) / d)[:, None]
 
 
 def _must_be_floating(who: str, **arguments: Tensor) -> None:
@@ -537,7 +541,7 @@ class DecoderCache:
     def select(self, sequences: ArrayLike) -> DecoderCache:
         """A cache of these sequences [M], each a number from 0 to N - 1 and as often as wanted.
 
-        TypeError for what are no integers.
+        TypeError for numbers that are not integers.
         """
         numbers = np.asarray(sequences)
         if numbers.dtype.kind not in "iu" and numbers.size:

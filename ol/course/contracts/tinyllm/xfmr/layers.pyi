@@ -217,7 +217,7 @@ class DecoderCache:
         """How many tokens of each sequence have been read."""
     def select(self, sequences: ArrayLike) -> DecoderCache:
         """A cache of these sequences [M], numbers from 0 to N - 1, in any order, some several times or
-        not at all."""
+        not at all. TypeError for numbers that are not integers."""
 
 class Decoder(Module):
     """n_layers decoder layers that read the same memory, and a final `norm` or None, as in Encoder."""
