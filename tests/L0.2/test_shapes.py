@@ -268,6 +268,13 @@ def test_indexing_adds_up_repeats():
     assert x.grad.tolist() == [[1, 2], [0, 0], [3, 4]]
 
 
+def test_many_shares_of_one_place_in_float16():
+    words = leaf(np.zeros((3, 2)), "f2")
+    words[np.zeros(4096, int)].backward(np.ones((4096, 2)))
+    assert words.grad.dtype == np.float16
+    assert words.grad.tolist() == [[4096, 4096], [0, 0], [0, 0]]
+
+
 def test_the_index_is_copied():
     x = leaf([5, 6, 7])
     places, mask = np.array([0, 0, 1]), np.array([True, False, True])
