@@ -1401,8 +1401,10 @@ def make_plan(
 def from_root(path: str, root: str) -> str:
     """How the record names a chapter: by its path from the root, with links among the folders resolved."""
     folder, base = os.path.split(path)
-    place = os.path.join(os.path.realpath(folder), base)
-    name = os.path.relpath(place, root).replace(os.sep, "/")
+    name = os.path.join(os.path.realpath(folder), base)
+    if os.path.splitdrive(name)[0] == os.path.splitdrive(root)[0]:
+        name = os.path.relpath(name, root)
+    name = name.replace(os.sep, "/")
     return (name if name.isprintable() else ascii(name)).replace(
         ", ", ","
     )  # a comma and a space part two
@@ -2584,7 +2586,8 @@ def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
     complain(*left_alone(plan))
     wrong = len(plan.writes) + len(plan.modes) + len(plan.deletes) + len(plan.edited)
     if wrong:
-        say(f"{count(wrong, 'file')} not fresh; run tangle.py, or stitch what was edited")
+        way_out = ways_out(plan) if plan.edited else "`tangle.py` writes what the book makes"
+        say(f"{count(wrong, 'file')} not fresh. {way_out}")
     elif state == "damaged" or state == "whole" and plan.entries != known:
         wrong = 1
         say(f"{RECORD}: does not say what is on disk; run tangle.py and keep the record it writes")
