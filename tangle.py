@@ -1474,8 +1474,10 @@ def make_plan(
 def from_root(path: str, root: str) -> str:
     """How the record names a chapter: by its path from the root, with links among the folders resolved."""
     folder, base = os.path.split(path)
-    place = os.path.join(os.path.realpath(folder), base)
-    name = os.path.relpath(place, root).replace(os.sep, "/")
+    name = os.path.join(os.path.realpath(folder), base)
+    if os.path.splitdrive(name)[0] == os.path.splitdrive(root)[0]:
+        name = os.path.relpath(name, root)
+    name = name.replace(os.sep, "/")
     return (name if name.isprintable() else ascii(name)).replace(
         ", ", ","
     )  # a comma and a space part two
@@ -1909,7 +1911,7 @@ def run_where(options) -> int:
 # ---- stitch: edits of generated files, carried back
 
 Edit = namedtuple("Edit", "block start stop lines place")
-Segment = namedtuple("Segment", "piece line column text")
+Segment = namedtuple("Segment", "piece line column text source")
 
 
 class Refused(Exception):
@@ -1966,22 +1968,24 @@ def edited_bytes(
     if data is None or data == wanted.encode():
         return None
     if not force:
-        chapter = book.chunks[book.targets[target]][0].chapter.path
-        names = f"{chapter}, as it is now", f"{target}, as it is now"
-        both = "".join(unified(wanted, data.decode("utf-8", "replace"), *names))
-        if target not in known:
-            raise Refused(
-                f"{target}: the record does not know what was tangled there, so the chapter may be the newer one; bring "
-                f"{RECORD} back if it was lost, or let `tangle.py --force` take the chapter, or `tangle.py stitch --force` "
-                f"the file, which undoes in the chapter what differs here:\n{both}"
-            )
-        if digest(data) in known[target].hashes:
+        hashes = known[target].hashes if target in known else ()
+        if digest(data) in hashes:
             return None
-        if digest(wanted.encode()) not in known[target].hashes:
-            way_out = "undo one of the two, or let `tangle.py stitch --force` make the chapter agree with the file"
-            raise Refused(
-                f"{target}: edited, and its chapter changed too since it was tangled; {way_out}:\n{both}"
+        if digest(wanted.encode()) not in hashes:
+            chapter = book.chunks[book.targets[target]][0].chapter.path
+            why, way_out = (
+                "edited, and its chapter changed too since it was tangled",
+                "undo one of the two, or let `tangle.py stitch --force` make the chapter agree with the file",
             )
+            if not hashes:
+                why, way_out = (
+                    "the record does not know what was tangled there, so the chapter may be the newer one",
+                    f"bring {RECORD} back if it was lost, or let `tangle.py --force` take the chapter, or `tangle.py "
+                    "stitch --force` the file, which undoes in the chapter what differs here",
+                )
+            names = f"{chapter}, as it is now", f"{target}, as it is now"
+            both = "".join(unified(wanted, data.decode("utf-8", "replace"), *names))
+            raise Refused(f"{target}: {why}; {way_out}:\n{both}")
     return data
 
 
@@ -2027,14 +2031,15 @@ def segment_rows(pieces: list[Piece]) -> list[list[Segment]]:
     """Every generated line as the segments it is made of: piece, body line and column (from 0). A line with nothing
     on it is of the piece that ends it."""
     rows: list[list[Segment]] = [[]]
+    sources = {piece.block: piece.block.body.split("\n") for piece in pieces}
     for piece in pieces:
         body, start = piece.block.body, piece.start
         line, column = body.count("\n", 0, start), start - body.rfind("\n", 0, start) - 1
-        for number, text in enumerate(piece.text.split("\n")):
-            if number:
+        for number, text in enumerate(piece.text.split("\n"), line):
+            if number > line:
                 rows.append([])
                 column = 0
-            rows[-1].append(Segment(piece, line + number, column, text))
+            rows[-1].append(Segment(piece, number, column, text, sources[piece.block][number]))
     return [[s for s in row if s.text] or row[-1:] for row in rows[:-1]]
 
 
@@ -2044,7 +2049,7 @@ def is_whole(row: list[Segment]) -> bool:
     block, line, via = first.piece.block, first.line, first.piece.via
     if any(s.piece.block is not block or s.line != line or s.piece.via is not via for s in row):
         return False
-    text, body = "".join(s.text for s in row), block.body.split("\n")[line]
+    text, body = "".join(s.text for s in row), first.source
     return (
         not text.strip()
         and not body.strip()
@@ -2145,8 +2150,10 @@ class Carrier:
             is_padding = segment.piece.pad == segment.piece.text
             if begin + pad <= head and len(old) - tail <= end and not is_padding:
                 shift = segment.column - begin - pad
-                body = block.body.split("\n")[segment.line]
-                start, stop = body[: head + shift], body[len(old) - tail + shift :]
+                start, stop = (
+                    segment.source[: head + shift],
+                    segment.source[len(old) - tail + shift :],
+                )
                 body = start + new[head : len(new) - tail] + stop
                 return Edit(
                     block, segment.line, segment.line + 1, (body,), f"{self.target}:{number}"
@@ -2665,7 +2672,8 @@ def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
     complain(*left_alone(plan))
     wrong = len(plan.writes) + len(plan.modes) + len(plan.deletes) + len(plan.edited)
     if wrong:
-        say(f"{count(wrong, 'file')} not fresh; run tangle.py, or stitch what was edited")
+        way_out = ways_out(plan) if plan.edited else "`tangle.py` writes what the book makes"
+        say(f"{count(wrong, 'file')} not fresh. {way_out}")
     elif state == "damaged" or state == "whole" and plan.entries != known:
         wrong = 1
         say(f"{RECORD}: does not say what is on disk; run tangle.py and keep the record it writes")
