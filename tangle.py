@@ -728,7 +728,7 @@ def check_references(book: Book, join: bool) -> None:
                 used.add(referred)
             else:
                 undefined.append((name, block, line_of(block, start), referred))
-    made = reached(book) if join and undefined else chunks
+    made = reached(book.items, book.targets.values()) if join and undefined else chunks
     for name, block, line, referred in undefined:
         wrong = f"chunk {referred!r} is undefined{nameless(book, referred)}"
         (book.fault if name in made else book.warn)(block, wrong, line)
@@ -741,15 +741,15 @@ def check_references(book: Book, join: bool) -> None:
         check_sizes(book, order_of_sizes)
 
 
-def reached(book: Book) -> set[str]:
-    """The chunks that are in some file."""
-    found: set[str] = set()
-    ahead = list(book.targets.values())
+def reached(items, names) -> dict[str, None]:
+    """The chunks of these names and all that they refer to, each once, in the order of their first use."""
+    found: dict[str, None] = {}
+    ahead = [*names][::-1]
     while ahead:
         name = ahead.pop()
-        if name in book.items and name not in found:
-            found.add(name)
-            ahead += [item[3] for item in book.items[name]]
+        if name in items and name not in found:
+            found[name] = None
+            ahead += [item[3] for item in reversed(items[name]) if item[3] is not None]
     return found
 
 
@@ -1165,15 +1165,7 @@ def check_variants(book: Book) -> None:
 def bad_reference(book: Book, items, chunk: str, name: str) -> str | None:
     if name not in book.chunks:
         return f"which is undefined{nearest(book, name)}"
-    seen, ahead = set(), [name]
-    while ahead:
-        now = ahead.pop()
-        if now == chunk:
-            return f"which contains {chunk!r}: a cycle"
-        if now not in seen:
-            seen.add(now)
-            ahead += [item[3] for item in items.get(now, ()) if item[3] is not None]
-    return None
+    return f"which contains {chunk!r}: a cycle" if chunk in reached(items, [name]) else None
 
 
 def variant_diff(
@@ -2575,13 +2567,7 @@ def run_list(options) -> int:
         return 1
     for target, name in book.targets.items():
         say(target)
-        seen, ahead = {}, [name]
-        while ahead:
-            now = ahead.pop()
-            if now not in seen:
-                seen[now] = book.chunks[now]
-                ahead += [item[3] for item in reversed(book.items[now]) if item[3] is not None]
-        for block in [block for blocks in seen.values() for block in blocks]:
+        for block in [b for chunk in reached(book.items, [name]) for b in book.chunks[chunk]]:
             say(f"    {block.name or '(nameless)'}  {block}")
     for blocks in book.variants.values():
         say(next((block.file for block in blocks if block.file), "(no file)"))
