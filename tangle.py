@@ -554,9 +554,12 @@ SYNONYMS = "filename filepath file-name file-path file_name file_path path tangl
 
 
 def check_attributes(book: Book, block: Block, join: bool) -> None:
-    """Tell of attributes that are nearly `file=`, `patch=` or `mode=`, where these are not given."""
+    """Tell of attributes that are nearly `file=`, `patch=` or `mode=` where these are missing, or that do nothing."""
     from difflib import SequenceMatcher
 
+    tell = book.warn if join else book.fault
+    if "mode" in block.attributes and block.name and block.file is None:
+        tell(block, "mode= without file= sets nothing; write it where file= is")
     for key, value in block.attributes.items():
         word = key.lower()
         for ours in {"file", "patch", "mode"} - block.attributes.keys():
@@ -564,8 +567,7 @@ def check_attributes(book: Book, block: Block, join: bool) -> None:
                 sorted(word) == sorted(ours) or SequenceMatcher(None, word, ours).ratio() > 0.85
             )
             if ours == "file" and word in SYNONYMS or typo and word not in ("path", "model"):
-                wrong = f"{key}= is no attribute of a block; write {ours}={value}"
-                (book.warn if join else book.fault)(block, wrong)
+                tell(block, f"{key}= is no attribute of a block; write {ours}={value}")
 
 
 def continue_chunk(book: Book, block: Block, name: str, join: bool) -> None:
@@ -1038,7 +1040,7 @@ def add_header(book: Book, target: str, pieces: list[tuple]) -> None:
     if style is None:
         return
     blocks = book.chunks[book.targets[target]]
-    if any("header" in block.attributes for block in blocks):
+    if any(block.attributes.get("header") == "no" for block in blocks):
         return
     chapters = list(dict.fromkeys(chapter_title(block.chapter) for block in blocks))
     more = f" and {len(chapters) - 1} more" if len(chapters) > 1 else ""
