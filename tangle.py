@@ -557,9 +557,12 @@ SYNONYMS = "filename filepath file-name file-path file_name file_path path tangl
 
 
 def check_attributes(book: Book, block: Block, join: bool) -> None:
-    """Tell of attributes that are nearly `file=`, `patch=` or `mode=`, where these are not given."""
+    """Tell of attributes that are nearly `file=`, `patch=` or `mode=` where these are missing, or that do nothing."""
     from difflib import SequenceMatcher
 
+    tell = book.warn if join else book.fault
+    if "mode" in block.attributes and block.name and block.file is None:
+        tell(block, "mode= without file= sets nothing; write it where file= is")
     for key, value in block.attributes.items():
         word = key.lower()
         for ours in {"file", "patch", "mode"} - block.attributes.keys():
@@ -567,8 +570,7 @@ def check_attributes(book: Book, block: Block, join: bool) -> None:
                 sorted(word) == sorted(ours) or SequenceMatcher(None, word, ours).ratio() > 0.85
             )
             if ours == "file" and word in SYNONYMS or typo and word not in ("path", "model"):
-                wrong = f"{key}= is no attribute of a block; write {ours}={value}"
-                (book.warn if join else book.fault)(block, wrong)
+                tell(block, f"{key}= is no attribute of a block; write {ours}={value}")
 
 
 def continue_chunk(book: Book, block: Block, name: str, join: bool) -> None:
@@ -731,7 +733,7 @@ def check_references(book: Book, join: bool) -> None:
                 used.add(referred)
             else:
                 undefined.append((name, block, line_of(block, start), referred))
-    made = reached(book) if join and undefined else chunks
+    made = reached(book.items, book.targets.values()) if join and undefined else chunks
     for name, block, line, referred in undefined:
         wrong = f"chunk {referred!r} is undefined{nameless(book, referred)}"
         (book.fault if name in made else book.warn)(block, wrong, line)
@@ -744,15 +746,15 @@ def check_references(book: Book, join: bool) -> None:
         check_sizes(book, order_of_sizes)
 
 
-def reached(book: Book) -> set[str]:
-    """The chunks that are in some file."""
-    found: set[str] = set()
-    ahead = list(book.targets.values())
+def reached(items, names) -> dict[str, None]:
+    """The chunks of these names and all that they refer to, each once, in the order of their first use."""
+    found: dict[str, None] = {}
+    ahead = [*names][::-1]
     while ahead:
         name = ahead.pop()
-        if name in book.items and name not in found:
-            found.add(name)
-            ahead += [item[3] for item in book.items[name]]
+        if name in items and name not in found:
+            found[name] = None
+            ahead += [item[3] for item in reversed(items[name]) if item[3] is not None]
     return found
 
 
@@ -1041,7 +1043,7 @@ def add_header(book: Book, target: str, pieces: list[tuple]) -> None:
     if style is None:
         return
     blocks = book.chunks[book.targets[target]]
-    if any("header" in block.attributes for block in blocks):
+    if any(block.attributes.get("header") == "no" for block in blocks):
         return
     chapters = list(dict.fromkeys(chapter_title(block.chapter) for block in blocks))
     more = f" and {len(chapters) - 1} more" if len(chapters) > 1 else ""
@@ -1168,15 +1170,7 @@ def check_variants(book: Book) -> None:
 def bad_reference(book: Book, items, chunk: str, name: str) -> str | None:
     if name not in book.chunks:
         return f"which is undefined{nearest(book, name)}"
-    seen, ahead = set(), [name]
-    while ahead:
-        now = ahead.pop()
-        if now == chunk:
-            return f"which contains {chunk!r}: a cycle"
-        if now not in seen:
-            seen.add(now)
-            ahead += [item[3] for item in items.get(now, ()) if item[3] is not None]
-    return None
+    return f"which contains {chunk!r}: a cycle" if chunk in reached(items, [name]) else None
 
 
 def variant_diff(
@@ -1500,13 +1494,7 @@ def makers(book: Book, names: dict[Chapter, str]) -> dict[str, tuple[str, ...]]:
 
 def blocks_in(book: Book, name: str) -> list[Block]:
     """The blocks that a chunk is expanded from, in the order of first use."""
-    seen, ahead = {}, [name]
-    while ahead:
-        now = ahead.pop()
-        if now not in seen:
-            seen[now] = book.chunks[now]
-            ahead += [item[3] for item in reversed(book.items[now]) if item[3] is not None]
-    return [block for blocks in seen.values() for block in blocks]
+    return [block for chunk in reached(book.items, [name]) for block in book.chunks[chunk]]
 
 
 def cannot_see(source: str) -> list[str]:

@@ -398,6 +398,7 @@ def test_other_attributes_are_handed_on(tmp_path):
         ("python {#a file=a.py mode=9}", "mode=9 is not three octal digits"),
         ("python {#a file=a.py mode=rwx}", "is not three octal digits"),
         ("python {#a file=a.py mode=07555}", "is not three octal digits"),
+        ("python {#a mode=755}", "mode= without file= sets nothing"),
         ("python {#a file=a.py header=yes}", "header= takes only no"),
         ("python {#my chunk}", "chunk is no #name, .class or key=value"),
         ("python {#my chunk file=a.py}", "chunk is no #name, .class or key=value"),

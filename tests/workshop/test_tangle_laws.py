@@ -123,6 +123,8 @@ PROSE = [
     "<!--\n``` {.python #hidden file=hidden.py}\nx\n```\n-->\n",
     "````markdown\n``` {.python #shown file=shown.py}\nx\n```\n````\n",
     "Between `<!--` and `-->`.\n",
+    "Text with <!-- and no end.\n",
+    "Now a --> b.\n",
     "```python\nplain\n```\n",
 ]
 CONTAINERS = [
@@ -553,6 +555,27 @@ PIECES = [
         b"\n```python {#a file=x.py}\n",
         b"\n```python {#b}\n",
         b"\n```diff {#s patch=a file=s.patch}\n",
+    ],
+    *[
+        b" header=no",
+        b" fil=b",
+        b"#my chunk}",
+        b"=b, ",
+        b"file: a",
+        b"~/",
+        b"\xe2\x80\x9c",
+        b"title: x\n",
+        b"+++\n",
+        b"#n\n",
+        b"-*-",
+    ],
+    *[
+        b"\n<!--\n",
+        b"\n<<my chunk>>\n",
+        b"\n<<a>\n",
+        b"\n<<a>>=\n",
+        b"#| file: a\n",
+        b"file=x.sed}",
     ],
     *[b"\n```py {#b .append}\n", b"a" * 300, b"file=" + b"a" * 300 + b"}"],
 ]

@@ -915,6 +915,7 @@ def test_a_flag_without_its_dashes_is_understood(verb, tmp_path):
     project = Project(tmp_path, target("a.py", "x\n"))
     assert project.run(verb) == project.run(f"--{verb}")
     assert project.run(verb, "book", "--bare").out
+    assert tangle.parse_arguments(["watch", "book"]).watch
     project.put(f"{verb}/ch.md", target("b.py", "y\n"))
     assert project.run(verb, "-o", "out").status == 0
     assert project.text("out/b.py").endswith("\ny\n")
