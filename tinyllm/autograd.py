@@ -5,18 +5,28 @@ Operations on tensors record themselves with `record`; `Tensor.backward` walks t
 leaves the gradients in `.grad` of the leaves. Only numpy is needed.
 """
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, NoReturn, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__all__ = ["Tensor", "is_recording", "no_grad", "record", "tensor_argument", "unbroadcast"]
+__all__ = [
+    "Tensor",
+    "is_recording",
+    "no_grad",
+    "record",
+    "sum_over",
+    "tensor_argument",
+    "unbroadcast",
+]
 
 Array: TypeAlias = NDArray[Any]
+Mask: TypeAlias = NDArray[np.bool_]
 Constant: TypeAlias = bool | int | float | np.generic | Array
 Backward: TypeAlias = Callable[[Array], Sequence[Array | None]]
 AnyTensor = TypeVar("AnyTensor", bound="Tensor")
@@ -33,7 +43,8 @@ def no_grad() -> Iterator[None]:
     try:
         yield
     finally:
-        _recording.reset(before)
+        with suppress(ValueError):  # in a generator that another context closes
+            _recording.reset(before)
 
 
 def is_recording() -> bool:
@@ -57,8 +68,10 @@ class Tensor:
     _parents: "tuple[Tensor, ...]"
     _backward: Backward | None
 
-    def __init__(self, data: ArrayLike, requires_grad: bool = False) -> None:
-        self._data = _real(data)
+    def __init__(
+        self, data: ArrayLike, requires_grad: bool = False, dtype: DTypeLike | None = None
+    ) -> None:
+        self._data = _real(data) if dtype is None else _real(_real(data).astype(dtype, copy=False))
         self.grad = None
         self._requires_grad = False
         self._parents = ()
@@ -128,6 +141,16 @@ class Tensor:
         flag = ", requires_grad=True" if self._requires_grad else ""
         return f"Tensor({numbers}, dtype={self._data.dtype}{flag})"
 
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        if self._data.size != 1:
+            raise TypeError(
+                f"format {spec!r} wants a tensor of one number, got shape {self._data.shape}: "
+                f"numpy.array2string(x.data, precision=4) prints many"
+            )
+        return format(self._data.item(), spec)
+
     def detach(self) -> Self:
         """A leaf that does not require grad and looks at the same array."""
         with no_grad():
@@ -144,8 +167,18 @@ class Tensor:
         number: float = self._data.item()
         return number
 
+    def tolist(self) -> Any:
+        """The numbers as Python's own, in nested lists; one number without axes alone."""
+        return self._data.tolist()
+
     def __float__(self) -> float:
         return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        return operator.index(self._data)
 
     def __bool__(self) -> bool:
         return bool(self._data)
@@ -157,6 +190,14 @@ class Tensor:
                 "from the graph: say .numpy() or .detach() if that is wanted"
             )
         return np.array(self._data, dtype=dtype, copy=copy)
+
+    def __getstate__(self) -> object:
+        if self._backward is not None:
+            raise RuntimeError(
+                "only leaves can be copied or pickled, and this tensor is the result of an operation: "
+                ".detach() gives a leaf with the same numbers"
+            )
+        return super().__getstate__()
 
     def __neg__(self) -> Self:
         return record(-self._data, (self,), lambda g: (-g,))
@@ -191,6 +232,36 @@ class Tensor:
     def __rpow__(self, other: Constant) -> Self:
         return _binary(_POWER, other, self)
 
+    def _in_place(self, other: object) -> NoReturn:
+        """TypeError: a tensor is not written to."""
+        raise TypeError(
+            "a tensor is not changed in place, because the graph may remember its numbers: "
+            "x = x + y makes a new one, and p.data -= lr * p.grad changes a parameter"
+        )
+
+    __iadd__ = __isub__ = __imul__ = __itruediv__ = __ifloordiv__ = __imod__ = _in_place
+    __ipow__ = __imatmul__ = _in_place
+
+    def __eq__(self, other: object) -> Mask:  # type: ignore[override]
+        return _compare(np.equal, self, other)
+
+    def __ne__(self, other: object) -> Mask:  # type: ignore[override]
+        return _compare(np.not_equal, self, other)
+
+    def __lt__(self, other: object) -> Mask:
+        return _compare(np.less, self, other)
+
+    def __le__(self, other: object) -> Mask:
+        return _compare(np.less_equal, self, other)
+
+    def __gt__(self, other: object) -> Mask:
+        return _compare(np.greater, self, other)
+
+    def __ge__(self, other: object) -> Mask:
+        return _compare(np.greater_equal, self, other)
+
+    __hash__ = object.__hash__
+
     def exp(self) -> Self:
         """e to the power of each number."""
         z = np.exp(self._data)
@@ -211,10 +282,31 @@ class Tensor:
         z = np.tanh(self._data)
         return record(z, (self,), lambda g: (g * (1 - z * z),))
 
+    def sigmoid(self) -> Self:
+        """1 / (1 + e**-x) of each number x; no size of x overflows."""
+        x = self._data
+        e = np.exp(np.minimum(x, 0.0 - x))
+        z = np.where(x < 0, e, 1) / (1 + e)
+        return record(z, (self,), lambda g: (g * z * (1 - z),))
+
     def astype(self, dtype: DTypeLike) -> Self:
         """The same numbers in another dtype; the gradient comes back in this one's."""
         z = _real(self._data.astype(dtype, copy=False))
         return record(z, (self,), lambda g: (g,))
+
+    def abs(self) -> Self:
+        """The size of each number, without its sign; the slope at 0 is 0."""
+        x = self._data
+        return record(np.abs(x), (self,), lambda g: (np.where(x > 0, g, np.where(x < 0, -g, 0)),))
+
+    def __abs__(self) -> Self:
+        return self.abs()
+
+    def clip(self, low: float | None = None, high: float | None = None) -> Self:
+        """Each number, but `low` where it is smaller and `high` where it is larger; None: no bound."""
+        x = self._data
+        z = np.clip(x, low, high)
+        return record(z, (self,), lambda g: (np.where(x == z, g, 0),))
 
     def backward(self, cotangent: ArrayLike | None = None, retain_graph: bool = False) -> None:
         """Add the derivatives of sum(cotangent * self) to `.grad` of the leaves that require grad.
@@ -296,14 +388,19 @@ def record(data: Array, parents: Sequence[AnyTensor], backward: Backward) -> Any
 
     `backward(g)` gets the gradient of the result, an array of `data`'s shape that it must not write
     to, and returns one array of the parent's shape, or None, for each parent in order;
-    `Tensor.backward` raises ValueError otherwise.
+    `Tensor.backward` raises ValueError otherwise. TypeError for a parent that is no tensor.
     """
     cls: type[AnyTensor] = type(parents[0])
     needed = False
-    for parent in parents:
-        needed = needed or parent._requires_grad
-        if type(parent) is not cls and issubclass(type(parent), cls):
-            cls = type(parent)
+    try:
+        for parent in parents:
+            needed = parent._requires_grad or needed
+            if type(parent) is not cls and issubclass(type(parent), cls):
+                cls = type(parent)
+    except AttributeError:
+        for place, parent in enumerate(parents):
+            tensor_argument("record", f"parents[{place}]", parent)
+        raise
     result = cls.__new__(cls)
     result._data = data if type(data) is np.ndarray else np.asarray(data)
     result.grad = None
@@ -331,8 +428,18 @@ def unbroadcast(share: Array, shape: tuple[int, ...]) -> Array:
             f"unbroadcast: shape {shape} does not broadcast to {share.shape}, the share's shape"
         )
     stretched = (added + i for i, n in enumerate(shape) if n == 1)
-    total: Array = share.sum(axis=(*range(added), *stretched))  # eq. unbroadcast
+    total = sum_over(share, (*range(added), *stretched))  # eq. unbroadcast
     return total.reshape(shape)
+
+
+_add_up: Any = np.add.reduce  # what array.sum calls
+
+
+def sum_over(x: Array, axes: tuple[int, ...], keepdims: bool = False) -> Array:
+    """The sum of x over some of its axes, as numpy's; float16 is added up in float32."""
+    wide = np.float32 if x.dtype.char == "e" else None
+    total: Array = _add_up(x, axis=axes, dtype=wide, keepdims=keepdims)
+    return total if wide is None else total.astype(x.dtype)
 
 
 class _Rule(NamedTuple):
@@ -350,7 +457,7 @@ _DIVIDE = _Rule(np.divide, lambda g, x, y, z: g / y, lambda g, x, y, z: -g * z /
 _POWER = _Rule(
     np.power,
     lambda g, x, y, z: g * _base_slope(x, y),
-    lambda g, x, y, z: g * _exponent_slope(x, z),
+    lambda g, x, y, z: g * _exponent_slope(x, y, z),
 )
 
 
@@ -360,9 +467,9 @@ def _base_slope(x: Any, y: Any) -> Any:
     return y * x ** np.where(y == 0, y, y - 1)  # 0 * x**0, not 0 * x**-1
 
 
-def _exponent_slope(x: Any, z: Any) -> Any:
+def _exponent_slope(x: Any, y: Any, z: Any) -> Any:
     base = np.asarray(x, dtype=z.dtype)
-    return z * np.log(np.where(base == 0, 1, base))  # log(1) = 0 for a base of 0
+    return z * np.log(np.where((base == 0) & (y >= 0), 1, base))  # log(1) = 0 for a base of 0
 
 
 def _binary(rule: _Rule, left: AnyTensor | Constant, right: AnyTensor | Constant) -> AnyTensor:
@@ -393,6 +500,18 @@ def _constant(value: object) -> Any:
     if isinstance(value, (int, float)):
         return value
     return _real(value) if isinstance(value, (np.ndarray, np.generic)) else None
+
+
+def _compare(function: np.ufunc, left: Tensor, right: object) -> Mask:
+    """An array of bools: function of a tensor and a tensor, a number, an array or a list."""
+    y: Any = right._data if isinstance(right, Tensor) else right
+    if isinstance(y, (list, tuple, np.generic)):
+        y = np.asarray(y)
+    numeric = y.dtype.kind in "biuf" if isinstance(y, np.ndarray) else isinstance(y, (int, float))
+    if not numeric:
+        return NotImplemented  # type: ignore[no-any-return]  # == is then False, < a TypeError
+    _must_broadcast(function, left.shape, np.shape(y))
+    return np.asarray(function(left._data, y))
 
 
 def _both_shares(

@@ -1,6 +1,7 @@
 # Tangled from book/0-foundations/L0.2-shapes.md
 """Operations that move numbers without changing them: reshape, transpose, indexing, joining."""
 
+import math
 import operator
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
@@ -8,9 +9,10 @@ from types import EllipsisType, NoneType
 from typing import Any, Self, cast
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from tinyllm import autograd
-from tinyllm.autograd import AnyTensor, Array, record, unbroadcast
+from tinyllm.autograd import AnyTensor, Array, record, tensor_argument, unbroadcast
 
 __all__ = ["Tensor", "concatenate", "stack"]
 
@@ -33,6 +35,28 @@ class Tensor(autograd.Tensor):
                 f"reshape: the {self.size} numbers of shape {old} do not fit shape {new}"
             ) from None
         return record(z, (self,), lambda g: (g.reshape(old),))
+
+    def squeeze(self, axis: int | tuple[int, ...] | None = None) -> Self:
+        """Without these axes, which must have length 1 (else ValueError), or without all such axes."""
+        try:
+            return self.reshape(self.data.squeeze(axis).shape)
+        except ValueError:
+            raise ValueError(
+                f"squeeze: axis {axis} of shape {self.shape} must be there and have length 1"
+            ) from None
+
+    def unsqueeze(self, axis: int) -> Self:
+        """With a new axis of length 1, which is this one of the result's. ValueError out of range."""
+        return self.reshape(np.expand_dims(self.data, axis).shape)
+
+    def flatten(self, start: int = 0, stop: int = -1) -> Self:
+        """The axes from `start` to `stop`, both included, as one. ValueError for no such axes."""
+        shape = self.data.shape or (1,)
+        first, last = (normalize_axis_index(axis, len(shape)) for axis in (start, stop))
+        if first > last:
+            raise ValueError(f"flatten: axis {start} of shape {shape} comes after axis {stop}")
+        joined = math.prod(shape[first : last + 1])
+        return self.reshape(*shape[:first], joined, *shape[last + 1 :])
 
     def transpose(self, *order: int | Sequence[int]) -> Self:
         """Axis k of the result is axis order[k] of this tensor; no order: all axes reversed.
@@ -86,7 +110,7 @@ class Tensor(autograd.Tensor):
         places, repeats = _places(index)
 
         def backward(g: Array) -> tuple[Array]:
-            full = np.zeros(shape, g.dtype)
+            full = np.zeros(shape, np.promote_types(g.dtype, np.float32) if repeats else g.dtype)
             if repeats:
                 np.add.at(full, places, g)  # eq. send-back, where several may meet
             else:
@@ -94,6 +118,24 @@ class Tensor(autograd.Tensor):
             return (full,)
 
         return record(self.data[places], (self,), backward)
+
+    def split(self, lengths: int | Sequence[int], axis: int = 0) -> list[Self]:
+        """Parts of these lengths along an axis; one number: of that length, the last with the rest.
+
+        ValueError unless the lengths are the axis in all, and for an axis that is not there.
+        """
+        axis = normalize_axis_index(axis, self.ndim)
+        n = self.shape[axis]
+        if isinstance(lengths, Sequence):
+            cuts = [operator.index(length) for length in lengths]
+        else:
+            each = operator.index(lengths)
+            cuts = [min(each, n - at) for at in range(0, n, each)] if each > 0 else [each]
+        if sum(cuts) != n or min(cuts, default=0) < 0:
+            raise ValueError(f"split: axis {axis} has length {n}, got parts of lengths {lengths}")
+        before = (slice(None),) * axis
+        ends = list(accumulate(cuts))
+        return [self[*before, end - cut : end] for cut, end in zip(cuts, ends, strict=True)]
 
     def __len__(self) -> int:
         """The length of the first axis. TypeError if there is none."""
@@ -106,7 +148,7 @@ class Tensor(autograd.Tensor):
         return (self[i] for i in range(len(self)))
 
     def __contains__(self, item: object) -> bool:
-        raise TypeError("`in` is not defined for tensors: use numpy.isin(tensor.data, ...).any()")
+        raise TypeError("`in` is not defined for tensors: use (tensor == item).any()")
 
 
 def concatenate(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
@@ -168,12 +210,8 @@ def _places(index: Any) -> tuple[tuple[Any, ...], bool]:
 
 def _arrays(name: str, tensors: Sequence[autograd.Tensor]) -> list[Array]:
     """The arrays of the tensors that are to be joined."""
-    for number, tensor in enumerate(tensors):
-        if not isinstance(tensor, autograd.Tensor):
-            raise TypeError(
-                f"{name} wants tensors, got {type(tensor).__name__} at place {number}: "
-                f"wrap an array as Tensor(array)"
-            )
-    if not tensors:
+    for place, tensor in enumerate(tensors):
+        tensor_argument(name, f"tensors[{place}]", tensor)
+    if len(tensors) == 0:
         raise ValueError(f"{name} wants at least one tensor, got none")
     return [tensor.data for tensor in tensors]

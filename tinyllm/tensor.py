@@ -2,24 +2,40 @@
 """Matrix products and reductions: the Tensor that all later modules use."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_tuple
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tinyllm import autograd, shapes
-from tinyllm.autograd import Array, is_recording, no_grad, record, tensor_argument, unbroadcast
+from tinyllm.autograd import (
+    Array,
+    Constant,
+    is_recording,
+    no_grad,
+    record,
+    sum_over,
+    tensor_argument,
+    unbroadcast,
+)
 from tinyllm.shapes import concatenate, stack
 
 __all__ = [
     "Tensor",
+    "arange",
     "concatenate",
     "is_recording",
     "no_grad",
+    "ones",
     "record",
     "stack",
+    "sum_over",
     "tensor_argument",
     "unbroadcast",
+    "where",
+    "zeros",
 ]
 
 Axis: TypeAlias = int | tuple[int, ...] | None
@@ -49,7 +65,7 @@ class Tensor(shapes.Tensor):
         """The sum along an axis, several, or all (None)."""
         shape = self.data.shape
         axes, kept = _reduced(axis, shape)
-        z = self.data.sum(axis=axes, keepdims=keepdims)
+        z = sum_over(self.data, axes, keepdims)
         # eq. sum
         return record(z, (self,), lambda g: (np.broadcast_to(g.reshape(kept), shape),))
 
@@ -61,19 +77,42 @@ class Tensor(shapes.Tensor):
         if n == 0:
             raise ValueError(f"mean over axis {axis} of shape {shape}: there is nothing to average")
         z = self.data.mean(axis=axes, keepdims=keepdims)
-        # eq. mean
-        return record(z, (self,), lambda g: (np.broadcast_to(g.reshape(kept) / n, shape),))
+
+        def backward(g: Array) -> tuple[Array]:
+            share = (g.reshape(kept) / np.float64(n)).astype(g.dtype)  # eq. mean
+            return (np.broadcast_to(share, shape),)
+
+        return record(z, (self,), backward)
 
     def max(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """The largest number along an axis, several, or all (None); equal ones share the gradient.
 
         ValueError for the maximum of no numbers.
         """
+        return self._extreme("max", axis, keepdims)
+
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """The smallest number, otherwise as `max`; ValueError for no numbers."""
+        return self._extreme("min", axis, keepdims)
+
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> NDArray[np.intp]:
+        """The place of the largest number along an axis, or of all numbers in row-major order (None).
+
+        An array of integers, or one integer for None; the first of equal ones. ValueError for the
+        largest of no numbers.
+        """
+        found: NDArray[np.intp] = np.argmax(self.data, axis=axis, keepdims=keepdims)
+        return found
+
+    def _extreme(self, name: str, axis: Axis, keepdims: bool) -> Self:
+        """The largest or the smallest number: numpy's method of that name."""
         x = self.data
         axes, kept = _reduced(axis, x.shape)
         if math.prod(x.shape[k] for k in axes) == 0:
-            raise ValueError(f"max over axis {axis} of shape {x.shape}: there is nothing to find")
-        top = x.max(axis=axes, keepdims=True)
+            raise ValueError(
+                f"{name} over axis {axis} of shape {x.shape}: there is nothing to find"
+            )
+        top = getattr(x, name)(axis=axes, keepdims=True)
 
         def backward(g: Array) -> tuple[Array]:
             found = x == top
@@ -83,6 +122,108 @@ class Tensor(shapes.Tensor):
             return (found * (g.reshape(kept) / ties).astype(g.dtype),)  # eq. max
 
         return record(top if keepdims else top.squeeze(axes), (self,), backward)
+
+    def softmax(self, axis: int = -1) -> Self:
+        """Positive weights that sum to 1 along an axis, in the proportions of e to the power of each."""
+        e = np.exp(_shifted(self.data, axis))
+        w = e / e.sum(axis=axis, keepdims=True)
+
+        def backward(g: Array) -> tuple[Array]:
+            return (w * (g - (g * w).sum(axis=axis, keepdims=True)),)  # eq. softmax-back
+
+        return record(w.astype(_rounded(self.data), copy=False), (self,), backward)
+
+    def log_softmax(self, axis: int = -1) -> Self:
+        """The natural logarithm of `softmax`, finite for every finite number."""
+        s = _shifted(self.data, axis)
+        total = np.exp(s).sum(axis=axis, keepdims=True)  # 1 or more, but 0 for no scores
+        z = s - np.log(np.maximum(total, 1))
+
+        def backward(g: Array) -> tuple[Array]:
+            return (g - np.exp(z) * g.sum(axis=axis, keepdims=True, dtype=z.dtype),)
+
+        return record(z.astype(_rounded(self.data), copy=False), (self,), backward)
+
+
+def where(
+    condition: ArrayLike | autograd.Tensor, a: Tensor | Constant, b: Tensor | Constant
+) -> Tensor:
+    """a where the condition is true, else b, entry by entry; the three shapes broadcast.
+
+    TypeError unless the condition is of bools, ValueError for shapes that do not fit.
+    """
+    chosen = np.asarray(condition.data if isinstance(condition, autograd.Tensor) else condition)
+    if chosen.dtype != bool:
+        raise TypeError(
+            f"where: wants a condition of bools, got dtype {chosen.dtype}: "
+            f"(x != 0) makes bools of numbers"
+        )
+    x, y = _operand(a), _operand(b)
+    try:
+        z = np.where(chosen, x, y)
+    except ValueError:
+        raise ValueError(
+            f"where: shapes {chosen.shape}, {np.shape(x)} and {np.shape(y)} do not fit together: "
+            f"counted from the right, lengths must be equal or 1"
+        ) from None
+    sides = [(t, mask) for t, mask in ((a, chosen), (b, ~chosen)) if isinstance(t, autograd.Tensor)]
+
+    def backward(g: Array) -> list[Array]:
+        return [unbroadcast(np.where(mask, g, 0), t.shape) for t, mask in sides]
+
+    result: Tensor = record(z, [t for t, _ in sides], backward) if sides else Tensor(z)
+    return result
+
+
+def _operand(value: object) -> Any:
+    """A tensor's array, a number of Python's own, which takes the other's dtype, or an array."""
+    if isinstance(value, (int, float)):
+        return value
+    return value.data if isinstance(value, autograd.Tensor) else Tensor(value).data  # type: ignore[arg-type]
+
+
+def zeros(
+    *shape: int | Sequence[int], dtype: DTypeLike = np.float32, requires_grad: bool = False
+) -> Tensor:
+    """A leaf of zeros; the shape as zeros(2, 3) or zeros((2, 3))."""
+    return _filled(np.zeros, shape, dtype, requires_grad)
+
+
+def ones(
+    *shape: int | Sequence[int], dtype: DTypeLike = np.float32, requires_grad: bool = False
+) -> Tensor:
+    """A leaf of ones; the shape as ones(2, 3) or ones((2, 3))."""
+    return _filled(np.ones, shape, dtype, requires_grad)
+
+
+def _filled(
+    make: Callable[..., Array],
+    shape: tuple[int | Sequence[int], ...],
+    dtype: DTypeLike,
+    requires_grad: bool,
+) -> Tensor:
+    return Tensor(make(shape[0] if len(shape) == 1 else shape, dtype), requires_grad)
+
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: DTypeLike | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A leaf of the numbers from start (0 if it is the only one) up to stop, without it, by step.
+
+    int64 if all three are integers, else float32, unless `dtype` says. ValueError for a step of 0.
+    """
+    first, end = (0, start) if stop is None else (start, stop)
+    if step == 0:
+        raise ValueError("arange: step must not be 0")
+    numbers = np.arange(first, end, step)
+    if dtype is None and numbers.dtype.kind == "f":
+        dtype = np.float32
+    return Tensor(numbers, requires_grad, dtype)
 
 
 def _matmul(left: Any, right: Any) -> Any:
@@ -158,3 +299,15 @@ def _reduced(axis: Axis, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple
         return tuple(range(len(shape))), (1,) * len(shape)
     axes = normalize_axis_tuple(axis, len(shape))
     return axes, tuple(1 if k in axes else n for k, n in enumerate(shape))
+
+
+def _shifted(x: Array, axis: int) -> Array:
+    """x less its largest along an axis, as float32 at least: all 0 or less, some 0."""
+    wide = x.astype(np.promote_types(x.dtype, np.float32), copy=False)
+    below: Array = wide - wide.max(axis=axis, keepdims=True, initial=-np.inf)
+    return below
+
+
+def _rounded(x: Array) -> np.dtype[Any]:
+    """The dtype of a function of x: x's own, or what numpy makes of integers."""
+    return np.promote_types(x.dtype, np.float16)

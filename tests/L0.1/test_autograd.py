@@ -1,6 +1,7 @@
 # Tangled from book/0-foundations/L0.1-tensor.md
 """L0.1: the graph, the rules of differentiation, and what a tensor promises; the oracle is torch."""
 
+import contextvars
 import copy
 import itertools
 import operator
@@ -15,7 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tinyllm.autograd import Tensor, is_recording, no_grad, record, tensor_argument, unbroadcast
+from tinyllm.autograd import (
+    Tensor,
+    is_recording,
+    no_grad,
+    record,
+    sum_over,
+    tensor_argument,
+    unbroadcast,
+)
 
 SEEDED = settings(derandomize=True, database=None, deadline=None)
 
@@ -152,6 +161,9 @@ FUNCTIONS = {
     "log": lambda x: x.log(),
     "sqrt": lambda x: x.sqrt(),
     "tanh": lambda x: x.tanh(),
+    "sigmoid": lambda x: x.sigmoid(),
+    "abs": lambda x: abs(x - 1) * (1 - x).abs(),
+    "clip": lambda x: x.clip(0.8, 1.5) * x.clip(1.0) / x.clip(None, 0.75),
     "negative": lambda x: -x,
     "cube": lambda x: x**3,
     "inverse": lambda x: x**-1,
@@ -214,6 +226,50 @@ def test_powers_at_zero():
     assert y.grad == 0
 
 
+@pytest.mark.parametrize("exponent", [-2, -1, -0.5, 0, 0.5, 1, 2, 3])
+@pytest.mark.parametrize("base", [0.0, 1.0, 2.0, -1.0, -3.0])
+def test_powers_against_torch(base, exponent):
+    with np.errstate(all="ignore"):  # many are infinite or NaN, here and in torch
+        same_as_torch(operator.pow, np.array([base, 2.0]), np.array([exponent, 2.0]))
+        same_as_torch(lambda x: x**exponent, np.array([base, 2.0]))
+        same_as_torch(lambda y: base**y, np.array([exponent, 2.0]))
+        same_as_torch(lambda x: x ** float(exponent), np.array(base))
+
+
+CORNERS = [-np.inf, -1000.0, -40.0, -1.0, -0.0, 0.0, 0.5, 1.0, 30.0, 1000.0, np.inf, np.nan]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.sigmoid(),
+        lambda x: x.abs(),
+        lambda x: x.clip(-1.0, 1.0),
+        lambda x: x.clip(-1.0),
+        lambda x: x.clip(None, 1.0),
+        lambda x: x.clip(0.5, 0.5),
+    ],
+)
+def test_corners_against_torch(function):
+    same_as_torch(function, np.array(CORNERS))  # without a warning
+    same_as_torch(function, np.repeat(CORNERS, 10_000))
+    for dtype in ("f2", "f4", "f8"):
+        x = leaf(np.array([-100.0, 0.0, 100.0], dtype))
+        z = function(x)
+        z.backward(np.ones(3))
+        assert z.dtype == x.grad.dtype == dtype
+
+
+def test_functions_of_integers():
+    for numbers in ([-2, 0, 100], np.array([0, 2, 200], "u1"), [True, False]):
+        x = Tensor(numbers)
+        assert (x.abs().data == np.abs(numbers)).all()
+        assert (x.clip(1, 2).data == np.clip(numbers, 1, 2)).all()
+        want = torch.sigmoid(torch.tensor(np.asarray(numbers, float))).numpy()
+        np.testing.assert_allclose(x.sigmoid().data, want, rtol=1e-12)
+    assert abs(Tensor([-3])).dtype == np.int64
+
+
 SHAPES = [
     tuple(1 if stretched else n for stretched, n in zip(choice, (2, 3, 4)[3 - ndim :], strict=True))
     for ndim in range(4)
@@ -228,6 +284,19 @@ def test_broadcasting_against_torch():
             same_as_torch(op, uniform(*left), uniform(*right, seed=1))
     for left, right in [((0, 3), (3,)), ((0,), (1,)), ((2, 0), (2, 1)), ((), (0,))]:
         same_as_torch(operator.mul, uniform(*left), uniform(*right))
+
+
+def test_halves_are_added_up_in_float32():
+    bias, rows = leaf(np.zeros(2, "f2")), Tensor(np.zeros((4096, 2), "f2"))
+    (rows + bias).backward(np.ones((4096, 2)))
+    assert bias.grad.dtype == np.float16
+    assert bias.grad.tolist() == [4096, 4096]  # counted in float16, 2048 + 1 is 2048
+    for dtype in ("?", "i4", "f2", "f4", "f8"):
+        x = np.ones((3, 4), dtype)
+        for axes, keep in itertools.product([(), (0,), (0, 1)], (False, True)):
+            total, want = sum_over(x, axes, keep), x.sum(axis=axes, keepdims=keep)
+            assert (total == want).all()
+            assert (total.shape, total.dtype) == (want.shape, want.dtype)
 
 
 @SEEDED
@@ -246,7 +315,12 @@ def test_unbroadcast_is_the_adjoint_of_broadcasting(data):
 
 def test_misfits_are_named():
     assert tensor_argument("f", "x", Tensor(1.0)) is None
-    for value, kind in ((np.ones(3), "ndarray"), ([1.0], "list"), (2.0, "float"), (None, "NoneType")):
+    for value, kind in (
+        (np.ones(3), "ndarray"),
+        ([1.0], "list"),
+        (2.0, "float"),
+        (None, "NoneType"),
+    ):
         message = rf"^f: wants a Tensor for x, got a {kind}: Tensor\(x\) makes one$"
         with pytest.raises(TypeError, match=message):
             tensor_argument("f", "x", value)
@@ -258,6 +332,9 @@ def test_misfits_are_named():
             op(y.data, x)
     with pytest.raises(ValueError, match=r"\(2, 3\) and \(4, 1, 3, 3\).*got 2 and 3"):
         x + np.ones((4, 1, 3, 3))
+    for parents, place in (((x.data,), 0), ((x, x.data), 1)):
+        with pytest.raises(TypeError, match=rf"record: .* parents\[{place}\], got a ndarray"):
+            record(x.data, parents, lambda g: (g,))
     with pytest.raises(ValueError, match="Integers to negative integer powers"):
         Tensor([2, 3]) ** -1
     for shape in [(3,), (2, 2), (2, 3, 1), (1, 2, 3)]:
@@ -541,6 +618,25 @@ def test_no_grad_nests_and_ends():
     assert x.grad == 2
 
 
+def test_no_grad_in_a_generator_that_is_closed_elsewhere():
+    def rows():
+        with no_grad():
+            yield is_recording()
+            yield is_recording()
+
+    paused, elsewhere = rows(), contextvars.copy_context()
+    assert elsewhere.run(next, paused) is False
+    assert is_recording()
+    paused.close()
+    assert is_recording()
+    with no_grad():
+        paused = rows()
+        elsewhere.run(next, paused)
+        paused.close()
+        assert not is_recording()  # another's end is not ours
+    assert is_recording()
+
+
 def test_requires_grad_is_for_leaves():
     x = leaf(2.0)
     y = x * 2
@@ -650,7 +746,29 @@ def test_a_tensor_is_an_ordinary_object():
     with pytest.raises(ValueError, match="ambiguous"):
         bool(x)
     assert {x: 1}[x] == 1
-    assert x != Tensor(x.data)
+    assert Tensor(x.data) not in {x}  # two objects, whatever is in them
+    assert int(Tensor([2.9])) == 2
+    assert [5, 6, 7][Tensor(2)] == 7
+    for other in (Tensor([2]), Tensor(2.0), Tensor(True)):
+        with pytest.raises(TypeError):
+            operator.index(other)
+    assert x.tolist() == [[1.5, 2.0]]
+    assert type(Tensor(3).tolist()) is int
+    loss = leaf([[2 / 3]])
+    assert f"{loss:.4f} {Tensor(7):03d} {loss.data.size}" == "0.6667 007 1"
+    assert f"{x}" == str(x) == repr(x)
+    with pytest.raises(
+        TypeError, match=r"'\.4f' wants .* one number, got shape \(1, 2\): .*2string"
+    ):
+        f"{x:.4f}"
+    single = Tensor([0.1, 2], requires_grad=True, dtype="f4")
+    assert single.dtype == np.float32
+    assert Tensor([1.7], dtype=int).tolist() == [1]
+    assert Tensor(x.data, dtype=np.float64).data is x.data
+    with pytest.raises(TypeError, match="floating-point"):
+        Tensor([1.0], requires_grad=True, dtype=int)
+    with pytest.raises(TypeError, match="got dtype complex128"):
+        Tensor([1.0], dtype=complex)
     with pytest.raises(AttributeError):
         x.gard = None
     x.grad = np.ones((1, 2))
@@ -659,6 +777,94 @@ def test_a_tensor_is_an_ordinary_object():
         assert (twin.data == x.data).all()
         assert (twin.grad == x.grad).all()
         assert not np.shares_memory(twin.data, x.data)
-    x *= 2  # a new tensor; nothing is written in place
-    assert x.grad is None
-    assert x.data.tolist() == [[3, 4]]
+
+
+def test_results_are_not_copied():
+    x = leaf([1.0, 2.0])
+    y = x * 2
+    for call in (copy.copy, copy.deepcopy, pickle.dumps):
+        for held in (y, {"loss": [y]}):
+            if call is not copy.copy or held is y:
+                with pytest.raises(RuntimeError, match=r"leaves only|only leaves .*\.detach\(\)"):
+                    call(held)
+    assert copy.deepcopy(y.detach()).tolist() == [2, 4]
+    with no_grad():
+        assert copy.deepcopy(x * 2).tolist() == [2, 4]
+    y.backward([1, 1])
+    with pytest.raises(RuntimeError, match=r"\.detach\(\)"):
+        copy.deepcopy(y)  # released, and still a result
+    assert x.grad.tolist() == [2, 2]
+
+
+COMPARISONS = [operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge]
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+def test_comparisons_are_elementwise(compare):
+    numbers = np.array([[0.0, -0.0, 1.0], [2.0, np.nan, np.inf]], "f4")
+    x = leaf(numbers)
+    others = (
+        0,
+        1.0,
+        True,
+        np.float64(1),
+        np.int64(1),
+        0.1,
+        np.array([0, 1, 2]),
+        numbers,
+        numbers[:, :1],
+    )
+    for other in others:
+        for left, right in ((x, other), (other, x), (x, Tensor(other)), (Tensor(other), x)):
+            plain = [t.data if isinstance(t, Tensor) else t for t in (left, right)]
+            found, want = compare(left, right), compare(*plain)
+            assert type(found) is np.ndarray
+            assert found.dtype == bool
+            assert (found == want).all()
+            assert found.shape == want.shape
+    assert compare(x, [0, 1, 2]).tolist() == compare(x, (0, 1, 2)).tolist()
+    assert compare(x, [0, 1, 2]).tolist() == compare(numbers, [0, 1, 2]).tolist()
+    assert compare([0, 1, 2], x).tolist() == compare(np.array([0, 1, 2]), numbers).tolist()
+    one = compare(Tensor(2), 2)
+    assert (type(one), one.shape) == (np.ndarray, ())
+    assert bool(one) == compare(2, 2)
+    assert compare(Tensor(np.zeros((0, 3))), 1).shape == (0, 3)
+    for other in (Tensor(np.ones(2)), np.ones((2, 2)), [1, 2]):
+        with pytest.raises(ValueError, match=r"\(2, 3\) and \(2.*\) do not fit .* got 3 and 2"):
+            compare(x, other)
+    for other in (
+        None,
+        "a",
+        np.str_("a"),
+        1j,
+        object(),
+        ["a"],
+        np.array(["a"]),
+        np.ones(3, complex),
+    ):
+        if compare in (operator.eq, operator.ne):
+            assert compare(x, other) is compare(other, x) is (compare is operator.ne)
+        else:
+            with pytest.raises(TypeError):
+                compare(x, other)
+
+
+def test_masks_of_comparisons():
+    x, y = leaf([0.0, 3.0, 0.0]), np.array([0, 3, 1])
+    assert x.data[x == 0].tolist() == [0, 0]
+    assert np.mean(x == y) == (x == y).mean() == 2 / 3
+    assert (x * (x > 1)).requires_grad
+    (x * (x > 1)).backward([1, 1, 1])
+    assert x.grad.tolist() == [0, 1, 0]
+
+
+def test_in_place_operators_are_refused():
+    operators = ["iadd", "isub", "imul", "itruediv", "ifloordiv", "imod", "ipow", "imatmul"]
+    for name, other in itertools.product(operators, (2.0, np.ones(2), Tensor([1.0, 2.0]))):
+        p = leaf([1.0, 2.0])
+        with pytest.raises(TypeError, match=r"x = x \+ y makes a new .* p\.data -= lr \* p\.grad"):
+            getattr(operator, name)(p, other)
+        assert p.tolist() == [1, 2]
+    p.grad = np.ones(2)
+    p.data -= 0.5 * p.grad
+    assert p.tolist() == [0.5, 1.5]

@@ -193,6 +193,7 @@ REDUCTIONS = {
     "sum": lambda t, axis, keep: t.sum(dim=axis, keepdim=keep),
     "mean": lambda t, axis, keep: t.mean(dim=axis, keepdim=keep),
     "max": lambda t, axis, keep: t.amax(dim=axis, keepdim=keep),
+    "min": lambda t, axis, keep: t.amin(dim=axis, keepdim=keep),
 }
 
 
@@ -227,11 +228,11 @@ def test_reductions_against_torch(name):
 
 def test_ties_share_evenly():
     for rows in ([[1, 3, 3], [2, 0, 1], [5, 5, 5]], np.zeros((4, 4)), np.full((2, 3), -np.inf)):
-        for axis in (0, 1, (0, 1)):
+        for axis, name in itertools.product((0, 1, (0, 1)), ("max", "min")):
             same_as_torch(
-                lambda x, a=axis: x.max(axis=a),
+                lambda x, a=axis, n=name: getattr(x, n)(axis=a),
                 np.asarray(rows, dtype=float),
-                like=lambda t, a=axis: t.amax(dim=a),
+                like=lambda t, a=axis, n=name: REDUCTIONS[n](t, a, False),
             )
     x = leaf([3, 3, 1, 3], "f4")
     x.max().backward()
@@ -239,17 +240,39 @@ def test_ties_share_evenly():
 
 
 def test_nan_keeps_its_gradient():
-    x = leaf([[1, np.nan, 2], [1, 4, 2], [np.nan, np.nan, np.inf]])
-    z = x.max(axis=1)
-    z.backward([10, 100, 1000])
-    assert np.isnan(z.data).tolist() == [True, False, True]
-    assert x.grad.tolist() == [[0, 10, 0], [0, 100, 0], [500, 500, 0]]
+    for name, rows in (("max", [[0, 10, 0], [0, 100, 0]]), ("min", [[0, 10, 0], [100, 0, 0]])):
+        x = leaf([[1, np.nan, 2], [1, 4, 2], [np.nan, np.nan, np.inf]])
+        z = getattr(x, name)(axis=1)
+        z.backward([10, 100, 1000])
+        assert np.isnan(z.data).tolist() == [True, False, True]
+        assert x.grad.tolist() == [*rows, [500, 500, 0]]
+
+
+def test_sums_and_means_of_many_halves():
+    x, t = (
+        leaf(np.ones(100_000), "f2"),
+        torch.ones(100_000, dtype=torch.float16, requires_grad=True),
+    )
+    x.mean().backward()
+    t.mean().backward()
+    assert (x.grad == t.grad.numpy()).all()  # 1e-5, as well as float16 has it
+    assert x.grad[0] > 0
+    x = leaf(np.ones((2, 70_000)), "f2")
+    (x.mean(axis=1) * 1000).backward([1, 1])
+    np.testing.assert_allclose(x.grad, 1 / 70, rtol=1e-3)
+    x = leaf(np.ones((4096, 2)), "f2")
+    assert x.sum(axis=0).tolist() == [4096, 4096]
+    assert x.sum(axis=0).dtype == x.mean(axis=0).dtype == np.float16
 
 
 def test_nothing_to_reduce():
     for shape, axis in (((0,), None), ((0, 3), 0), ((3, 0), 1), ((2, 0, 3), (0, 1))):
         x = Tensor(np.zeros(shape))
-        for name, message in (("mean", "nothing to average"), ("max", "nothing to find")):
+        for name, message in (
+            ("mean", "nothing to average"),
+            ("max", "max over .* nothing to find"),
+            ("min", "min over .* nothing to find"),
+        ):
             with pytest.raises(ValueError, match=message):
                 getattr(x, name)(axis=axis)
     same_as_torch(lambda x: x.sum(axis=0), np.zeros((0, 3)), like=lambda t: t.sum(dim=0))
@@ -260,6 +283,160 @@ def test_nothing_to_reduce():
             like=lambda t, n=name: REDUCTIONS[n](t, 1, False),
         )
     assert Tensor(np.zeros((0, 3))).sum().item() == 0
+
+
+def test_argmax_against_torch():
+    for shape in ((5,), (3, 3), (2, 3, 1), (40, 50)):
+        x = whole(shape)  # with ties
+        for axis in (None, *range(-len(shape), len(shape))):
+            for keep in (False, True):
+                found = leaf(x).argmax(axis, keep)
+                want = torch.tensor(x).argmax(dim=axis, keepdim=keep).numpy()
+                assert (found == want).all()
+                assert found.shape == want.shape
+                assert found.dtype == np.intp
+                assert isinstance(found, np.ndarray | np.intp)
+    assert leaf([1, np.nan, 3, np.nan]).argmax() == 1
+    assert (Tensor([[0.1, 0.9], [0.8, 0.2]]).argmax(axis=-1) == np.array([1, 1])).mean() == 0.5
+    for shape, axis in (((0,), None), ((3, 0), 1), ((2, 3), 2)):
+        with pytest.raises(ValueError, match=r"argmax|axis"):
+            Tensor(np.zeros(shape)).argmax(axis)
+
+
+def test_where_against_torch():
+    for shapes_of in (
+        ((2, 3),) * 3,
+        ((3,), (2, 1), (2, 3)),
+        ((2, 3), (), (3,)),
+        ((1,), (0, 1), (0, 3)),
+    ):
+        condition = normal(shapes_of[0], seed=5) > 0
+        for given_as in (condition, Tensor(condition), condition.tolist()):
+            same_as_torch(
+                lambda a, b, c=given_as: tensor.where(c, a, b),
+                normal(shapes_of[1]),
+                normal(shapes_of[2], seed=1),
+                like=lambda a, b, c=condition: torch.where(torch.tensor(c), a, b),
+            )
+    condition = np.array([True, False])
+    for other in (0.5, -np.inf, np.float64(2), np.array([3.0, 4.0]), [3.0, 4.0]):
+        x, t = leaf([1, 2]), torch.tensor([1.0, 2.0], dtype=float, requires_grad=True)
+        z, y = tensor.where(condition, x, other), tensor.where(condition, other, x)
+        u = torch.where(torch.tensor(condition), t, torch.tensor(other, dtype=float))
+        v = torch.where(torch.tensor(condition), torch.tensor(other, dtype=float), t)
+        assert z.tolist() == u.tolist()
+        assert y.tolist() == v.tolist()
+        z.backward([10, 100])
+        u.backward(torch.tensor([10, 100]))
+        y.backward([1000, 10_000])
+        v.backward(torch.tensor([1000, 10_000]))
+        assert x.grad.tolist() == t.grad.tolist() == [10, 10_000]
+
+
+def test_where_does_not_see_what_it_leaves_out():
+    x = leaf([np.nan, np.inf, 4])
+    z = tensor.where(x > 0, x, 0.0)
+    assert z.tolist() == [0, np.inf, 4]
+    z.backward([np.nan, 1, 2])
+    assert x.grad.tolist() == [0, 1, 2]
+    half = leaf([-1, 4], "f4")
+    z = tensor.where(half > 0, half, 0.0)
+    assert z.dtype == np.float32
+    assert tensor.where(True, half, leaf([1, 2])).dtype == np.float64
+    both = tensor.where([True, False], 1, 2)
+    assert (type(both), both.tolist(), both.requires_grad) == (Tensor, [1, 2], False)
+    assert type(tensor.where(True, autograd.Tensor(1.0), 0)) is autograd.Tensor
+    for condition in ([1, 0], 1.0, x, "a"):
+        with pytest.raises(TypeError, match=r"bools, got dtype .*\(x != 0\)"):
+            tensor.where(condition, x, x)
+    with pytest.raises(TypeError, match="bools, integers or floats"):
+        tensor.where(True, x, "a")
+    with pytest.raises(ValueError, match=r"where: shapes \(2,\), \(3,\) and \(\) do not fit"):
+        tensor.where([True, False], x, 0)
+
+
+def softmaxes(axis):
+    for name in ("softmax", "log_softmax"):
+        yield (
+            lambda x, n=name: getattr(x, n)(axis),
+            lambda t, n=name: getattr(torch, n)(t, dim=axis),
+        )
+
+
+def test_softmax_against_torch():
+    for shape in ((1,), (5,), (3, 3), (2, 1, 4), (3, 0), (0, 3), (1, 2000), (2000, 1)):
+        for axis in range(-len(shape), len(shape)):
+            for function, like in softmaxes(axis):
+                same_as_torch(function, normal(shape), like=like)
+                same_as_torch(function, 100 * normal(shape, seed=1), like=like)
+    rows = [[1000.0, -1000.0, 999.0], [5, 5, 5], [-np.inf, 2, 1], [-1e308, 1e300, 0]]
+    for function, like in softmaxes(-1):
+        same_as_torch(function, np.array(rows), like=like)
+    x = leaf([0, -1000])
+    assert x.log_softmax().tolist() == [0, -1000]
+    x.log_softmax().backward([0, 1])
+    assert x.grad.tolist() == [-1, 1]
+    assert leaf([1, 2]).softmax().tolist() == softmax(leaf([1, 2])).tolist()
+    for axis in (2, -3):
+        for name in ("softmax", "log_softmax"):
+            with pytest.raises(ValueError, match="out of bounds"):
+                getattr(leaf([[1, 2]]), name)(axis)
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")
+def test_softmax_of_nothing_but_minus_infinity_is_nan():
+    for function, like in softmaxes(-1):
+        for row in ([-np.inf, -np.inf], [np.nan, 1], [np.inf, 1]):
+            same_as_torch(function, np.array([row, [1.0, 2.0]]), like=like)
+
+
+def test_softmax_of_other_dtypes():
+    scores = [60_000, 60_000, 59_990, -60_000]
+    for name in ("softmax", "log_softmax"):
+        x = leaf(scores[:3], "f2")
+        z = getattr(x, name)()
+        z.backward([1, 0, 0])
+        wide = leaf(np.array(scores[:3], "f2"))
+        want = getattr(wide, name)()
+        want.backward([1, 0, 0])
+        assert z.dtype == x.grad.dtype == np.float16
+        np.testing.assert_allclose(z.data, want.data, rtol=1e-3)
+        np.testing.assert_allclose(x.grad, wide.grad, rtol=1e-3, atol=1e-7)
+        many = Tensor(np.zeros((2, 4096), "f2"))
+        want = {"softmax": 2.0**-12, "log_softmax": np.float16(-12 * np.log(2))}[name]
+        assert (getattr(many, name)() == want).all()
+        ids = Tensor(scores)
+        assert getattr(ids, name)().dtype == np.float64
+        assert (getattr(ids, name)() == getattr(leaf(scores), name)().data).all()
+        assert getattr(leaf(scores, "f4"), name)().dtype == np.float32
+
+
+def test_new_tensors():
+    for make, number in ((tensor.zeros, 0), (tensor.ones, 1)):
+        for shape in ((2, 3), (), (0,), (4,)):
+            for x in (make(*shape), make(shape), make(list(shape))):
+                assert type(x) is Tensor
+                assert (x.shape, x.dtype, x.requires_grad) == (shape, np.float32, False)
+                assert (x == number).all()
+        assert make(2, requires_grad=True).requires_grad
+        assert make(2, dtype=int).dtype == np.int64
+        with pytest.raises(TypeError, match="floating-point"):
+            make(2, dtype=int, requires_grad=True)
+        with pytest.raises(TypeError):
+            make(2.5)
+        with pytest.raises(ValueError, match="negative"):
+            make(-1)
+    for arguments in ((5,), (2, 5), (5, 2, -1), (2, 2), (0, 1, 0.25), (3.0,), (1, 2.5)):
+        x, want = tensor.arange(*arguments), torch.arange(*arguments).numpy()
+        assert (x == want).all()
+        assert (x.shape, x.dtype) == (want.shape, want.dtype)
+    assert tensor.arange(5, 2).shape == (0,)
+    assert tensor.arange(3, dtype="f8").dtype == np.float64
+    assert tensor.arange(3.0, requires_grad=True).requires_grad
+    with pytest.raises(TypeError, match="floating-point"):
+        tensor.arange(3, requires_grad=True)
+    with pytest.raises(ValueError, match="step"):
+        tensor.arange(0, 3, 0)
 
 
 def test_softmax_of_these_pieces():
@@ -286,6 +463,9 @@ OPERATIONS = [
     lambda x, y: x.sum() * y.sum(axis=(0, 2)),
     lambda x, y: x.mean(axis=1, keepdims=True) + y.mean(axis=-1, keepdims=True),
     lambda x, y: x.max(axis=0) + y.max() - (x + y).max(axis=2, keepdims=True),
+    lambda x, y: x.min(axis=0) - y.min(),
+    lambda x, y: x.softmax(0) * y.log_softmax(),
+    lambda x, y: tensor.where(x.data > y.data, x, y * y),
     lambda x, y: attention(x, y, x * y),
 ]
 
@@ -368,6 +548,8 @@ def test_results_keep_class_and_dtype():
         assert type(z) is Tensor
         assert type(z.data) is np.ndarray
     assert type(child.sum()) is type(child.mean()) is type(child.max()) is Child
+    assert type(child.softmax()) is type(child.log_softmax()) is type(child.min()) is Child
+    assert type(tensor.where(True, x[0, 0], child)) is Child
 
     small, wide = leaf(whole((2, 3)), "f4"), leaf(whole((3, 2)), "f8")
     for z in (small.sum(), small.mean(axis=0), small.max(axis=1), small @ wide.astype("f4")):
@@ -421,7 +603,7 @@ def test_misfits_are_named():
 
 
 def test_the_module_hands_on_what_others_import():
-    for name in ("no_grad", "is_recording", "record", "tensor_argument", "unbroadcast"):
+    for name in ("no_grad", "is_recording", "record", "sum_over", "tensor_argument", "unbroadcast"):
         assert getattr(tensor, name) is getattr(autograd, name)
     for name in ("concatenate", "stack"):
         assert getattr(tensor, name) is getattr(shapes, name)

@@ -3,14 +3,23 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, NoReturn, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__all__ = ["Tensor", "is_recording", "no_grad", "record", "tensor_argument", "unbroadcast"]
+__all__ = [
+    "Tensor",
+    "is_recording",
+    "no_grad",
+    "record",
+    "sum_over",
+    "tensor_argument",
+    "unbroadcast",
+]
 
 Array: TypeAlias = NDArray[Any]
+Mask: TypeAlias = NDArray[np.bool_]
 Constant: TypeAlias = bool | int | float | np.generic | Array
 Backward: TypeAlias = Callable[[Array], Sequence[Array | None]]
 AnyTensor = TypeVar("AnyTensor", bound=Tensor)
@@ -33,9 +42,12 @@ class Tensor:
     grad: Array | None
     """The gradient, of the data's shape and dtype; None until `backward` has stored one."""
 
-    def __init__(self, data: ArrayLike, requires_grad: bool = False) -> None:
-        """A leaf that looks at `data` without copying. TypeError for other dtypes than bool, int,
-        float, and for `requires_grad` with a dtype that is not floating-point."""
+    def __init__(
+        self, data: ArrayLike, requires_grad: bool = False, dtype: DTypeLike | None = None
+    ) -> None:
+        """A leaf that looks at `data` without copying, or converted to `dtype`. TypeError for other
+        dtypes than bool, int, float, and for `requires_grad` with a dtype that is not
+        floating-point."""
 
     @property
     def data(self) -> Array:
@@ -76,8 +88,18 @@ class Tensor:
         """The array itself: the same object as `data`."""
     def item(self) -> float:
         """The number of a tensor of size 1 (else ValueError), as one of Python's own."""
+    def tolist(self) -> Any:
+        """The numbers as Python's own, in nested lists; one number without axes alone."""
     def __float__(self) -> float:
         """The same as `item()`, as a float."""
+    def __int__(self) -> int:
+        """The same as `item()`, cut to an integer."""
+    def __index__(self) -> int:
+        """The number of an integer tensor without axes (else TypeError)."""
+    def __format__(self, spec: str) -> str:
+        """One number by Python's rules, as in f"{loss:.4f}"; TypeError for more with a spec."""
+    def __getstate__(self) -> object:
+        """For `copy` and `pickle`: leaves only, RuntimeError for results."""
     def __bool__(self) -> bool:
         """numpy's truth of the data."""
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
@@ -94,6 +116,37 @@ class Tensor:
     def __pow__(self, other: Self | Constant) -> Self:
         """Elementwise power. The slope of x**0 in x is 0, also at x = 0."""
     def __rpow__(self, other: Constant) -> Self: ...
+    def __iadd__(self, other: object) -> NoReturn:
+        """TypeError, as all in-place operators: a tensor is not written to."""
+    def __isub__(self, other: object) -> NoReturn: ...
+    def __imul__(self, other: object) -> NoReturn: ...
+    def __itruediv__(self, other: object) -> NoReturn: ...
+    def __ifloordiv__(self, other: object) -> NoReturn: ...
+    def __imod__(self, other: object) -> NoReturn: ...
+    def __ipow__(self, other: object) -> NoReturn: ...
+    def __imatmul__(self, other: object) -> NoReturn: ...
+    def __eq__(self, other: object) -> Mask:  # type: ignore[override]
+        """Entry by entry, as all comparisons: with a tensor, a number, an array or a list of them, on
+        either side, a numpy array of bools of the shape that both broadcast to (ValueError if they
+        do not). No gradient. Anything else is unequal, and has no order (TypeError)."""
+    def __ne__(self, other: object) -> Mask: ...  # type: ignore[override]
+    def __lt__(self, other: object) -> Mask: ...
+    def __le__(self, other: object) -> Mask: ...
+    def __gt__(self, other: object) -> Mask: ...
+    def __ge__(self, other: object) -> Mask: ...
+    def __hash__(self) -> int:
+        """By identity: a tensor may be the key of a dict."""
+    def __abs__(self) -> Self:
+        """The same as `abs()`."""
+    def abs(self) -> Self:
+        """The size of each number, without its sign; the slope at 0, and at NaN, is 0."""
+    def clip(self, low: float | None = None, high: float | None = None) -> Self:
+        """Each number, but `low` where it is smaller and `high` where it is larger; None: no bound.
+
+        The slope is 1 from bound to bound, also on them, and 0 elsewhere and at NaN.
+        """
+    def sigmoid(self) -> Self:
+        """1 / (1 + e**-x) of each number x; no size of x overflows."""
     def exp(self) -> Self:
         """e to the power of each number."""
     def log(self) -> Self:
@@ -111,9 +164,10 @@ def record(data: Array, parents: Sequence[AnyTensor], backward: Backward) -> Any
     `backward(g)` gets the gradient of the result, an array of `data`'s shape and dtype that it must
     not write to, and returns one array of the parent's shape, or None, for each parent in order;
     `Tensor.backward` raises ValueError otherwise, and casts to the parent's dtype. It may look at
-    `parent.requires_grad` to leave work out. The result has the most derived class among the
-    parents (of unrelated classes, the first). If no parent requires grad, inside `no_grad()`, or if
-    `data` is not floating-point, nothing is kept and the result does not require grad.
+    `parent.requires_grad` to leave work out. TypeError for a parent that is no tensor. The result
+    has the most derived class among the parents (of unrelated classes, the first). If no parent
+    requires grad, inside `no_grad()`, or if `data` is not floating-point, nothing is kept and the
+    result does not require grad.
     """
 
 def unbroadcast(share: Array, shape: tuple[int, ...]) -> Array:
@@ -122,10 +176,13 @@ def unbroadcast(share: Array, shape: tuple[int, ...]) -> Array:
     Returns an array of `shape`; raises ValueError if `shape` does not broadcast to the share's.
     """
 
+def sum_over(x: Array, axes: tuple[int, ...], keepdims: bool = False) -> Array:
+    """The sum of x over some of its axes, as numpy's; float16 is added up in float32."""
+
 def no_grad() -> AbstractContextManager[None]:
     """Inside the block, or the function it decorates, operations are not recorded.
 
-    Blocks nest; each thread has its own state.
+    Blocks nest; each thread has its own state. A paused generator may be closed in another context.
     """
 
 def is_recording() -> bool:

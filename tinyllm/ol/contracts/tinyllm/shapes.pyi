@@ -23,6 +23,22 @@ class Tensor(autograd.Tensor):
 
         A view where there is one. ValueError if the numbers do not fit.
         """
+    def squeeze(self, axis: int | tuple[int, ...] | None = None) -> Self:
+        """Without these axes, which must have length 1 (else ValueError), or without all such axes.
+
+        A view.
+        """
+    def unsqueeze(self, axis: int) -> Self:
+        """With a new axis of length 1, which is this one of the result's; a view.
+
+        Negative axes count from the end of the result. ValueError out of range.
+        """
+    def flatten(self, start: int = 0, stop: int = -1) -> Self:
+        """The axes from `start` to `stop`, both included, as one; no axes become one of length 1.
+
+        A view where there is one. ValueError for an axis that is not there, and if `start` comes
+        after `stop`.
+        """
     def transpose(self, *order: int | Sequence[int]) -> Self:
         """Axis k of the result is axis order[k] of this tensor; no order: all axes reversed.
 
@@ -44,12 +60,19 @@ class Tensor(autograd.Tensor):
         A place that is picked n times gets n shares of gradient. The index is copied. IndexError as
         numpy raises it.
         """
+    def split(self, lengths: int | Sequence[int], axis: int = 0) -> list[Self]:
+        """Parts of these lengths along an axis, as views; `concatenate` joins them again.
+
+        One number: parts of that length, the last with what is left; no part of an empty axis.
+        ValueError unless the lengths are 0 or more and the axis in all, and for an axis that is not
+        there.
+        """
     def __len__(self) -> int:
         """The length of the first axis. TypeError if there is none."""
     def __iter__(self) -> Iterator[Self]:
         """The entries along the first axis."""
     def __contains__(self, item: object) -> bool:
-        """Raises TypeError: tensors are compared by identity, so the answer would mislead."""
+        """Raises TypeError: what is meant, an entry or a row, is better said with `==`."""
 
 def concatenate(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
     """Tensors end to end along an axis that they have; all other lengths must agree.

@@ -1,21 +1,39 @@
 # Tangled from book/0-foundations/L0.3-products.md
 """L0.3 Products and reductions: the Tensor that all later modules use."""
 
+from collections.abc import Sequence
 from typing import Self, TypeAlias
 
-from tinyllm import shapes
-from tinyllm.autograd import Array, is_recording, no_grad, record, tensor_argument, unbroadcast
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from tinyllm import autograd, shapes
+from tinyllm.autograd import (
+    Array,
+    Constant,
+    is_recording,
+    no_grad,
+    record,
+    sum_over,
+    tensor_argument,
+    unbroadcast,
+)
 from tinyllm.shapes import concatenate, stack
 
 __all__ = [
     "Tensor",
+    "arange",
     "concatenate",
     "is_recording",
     "no_grad",
+    "ones",
     "record",
     "stack",
+    "sum_over",
     "tensor_argument",
     "unbroadcast",
+    "where",
+    "zeros",
 ]
 
 Axis: TypeAlias = int | tuple[int, ...] | None
@@ -48,3 +66,52 @@ class Tensor(shapes.Tensor):
         Equal largest ones share the gradient evenly. A group with NaN has the maximum NaN, and the
         gradient goes to the NaN. ValueError for the maximum of no numbers.
         """
+    def min(self, axis: Axis = None, keepdims: bool = False) -> Self:
+        """The smallest number along an axis, otherwise as `max`; ValueError for no numbers."""
+    def argmax(self, axis: int | None = None, keepdims: bool = False) -> NDArray[np.intp]:
+        """The place of the largest number along an axis, or of all numbers in row-major order (None).
+
+        An array of integers, or one integer for None; of equal ones the first, of NaNs too. ValueError
+        for the largest of no numbers.
+        """
+    def softmax(self, axis: int = -1) -> Self:
+        """Positive weights that sum to 1 along an axis, in the proportions of e to the power of each.
+
+        Finite for all finite numbers; -inf has the weight 0, and a row of -inf alone NaN, with numpy's
+        warning. float16 is computed in float32.
+        """
+    def log_softmax(self, axis: int = -1) -> Self:
+        """The natural logarithm of each weight of `softmax`, finite for all finite numbers."""
+
+def where(
+    condition: ArrayLike | autograd.Tensor, a: Tensor | Constant, b: Tensor | Constant
+) -> Tensor:
+    """a where the condition is true, else b, entry by entry; the three shapes broadcast.
+
+    What was not chosen changes nothing, NaN neither, and gets the gradient 0. TypeError unless the
+    condition is of bools, ValueError for shapes that do not fit.
+    """
+
+def zeros(
+    *shape: int | Sequence[int], dtype: DTypeLike = np.float32, requires_grad: bool = False
+) -> Tensor:
+    """A leaf of zeros; the shape as zeros(2, 3) or zeros((2, 3))."""
+
+def ones(
+    *shape: int | Sequence[int], dtype: DTypeLike = np.float32, requires_grad: bool = False
+) -> Tensor:
+    """A leaf of ones; the shape as ones(2, 3) or ones((2, 3))."""
+
+def arange(
+    start: float,
+    stop: float | None = None,
+    step: float = 1,
+    *,
+    dtype: DTypeLike | None = None,
+    requires_grad: bool = False,
+) -> Tensor:
+    """A leaf with one axis: the numbers from start (0 if it is the only one) up to stop, by step.
+
+    Without stop itself. int64 if all three are integers, else float32, unless `dtype` says. ValueError
+    for a step of 0.
+    """
