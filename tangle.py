@@ -2158,10 +2158,9 @@ class Carrier:
             if one[:2] != two[:2]:
                 break
             depth += 1
-        homes = [(block, line + 1, pad) for block, line, pad in before[depth:][::-1]]
-        if homes and not any(map(str.strip, lines)):
-            homes.reverse()
-        homes += after[depth:][::-1]
+        outwards = -1 if any(map(str.strip, lines)) else 1
+        homes = [(block, line + 1, pad) for block, line, pad in before[depth:][::outwards]]
+        homes += after[depth:][::outwards]
         homes = homes or [(self.book.chunks[self.book.targets[self.target]][0], 0, "")]
         homes.sort(key=lambda home: home[0] in self.shared)
         fitting = [

@@ -405,6 +405,30 @@ def test_a_patch_fits_after_edits_that_leave_its_lines(signs, start, becomes, ed
         assert {row[1:] for row in rows} - {f"word{k}" for k in edited} <= set(old)
 
 
+BLANKS = st.lists(st.integers(0, 3), min_size=3, max_size=3)
+
+
+@law
+@given(BLANKS, st.integers(0, 2), st.integers(0, 3), st.sampled_from(["", "    "]))
+def test_blank_lines_between_references_are_their_outlines(before, at, number, indent):
+    def chapter(blanks):
+        names = zip(blanks, ["a", "b", "c"], strict=True)
+        outline = "".join("\n" * number + f"{indent}<<{name}>>\n" for number, name in names)
+        bodies = {name: f"{name}1\n\n{name}2\n" for name in "abc"}
+        chunks = "".join(f"```python {{#{name}}}\n{body}```\n\n" for name, body in bodies.items())
+        patch = "```diff {#s patch=a file=s.patch}\n a1\n\n-a2\n+new\n```\n"
+        return f"```python {{file=a.py}}\nx\n{outline}```\n\n{chunks}{patch}"
+
+    after = [*before[:at], number, *before[at + 1 :]]
+    with project({"ch.md": chapter(before).encode()}) as one, project({}) as other:
+        one.tangle("--bare")
+        other.put("book/ch.md", chapter(after))
+        one.put("a.py", other.tangle("--bare")["a.py"])
+        run = one.run("stitch", "--bare")
+        assert run.status == 0, run.err
+        assert one.text("book/ch.md") == chapter(after)
+
+
 @law
 @given(books(), st.booleans(), st.data())
 def test_stitch_then_tangle_gives_the_edited_file_or_refuses(book, bare, data):
