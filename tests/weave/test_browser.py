@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import tangle
+import literate.read
 
 ROOT = Path(__file__).resolve().parents[2]
 L53 = "5-transformer/L5.3-multi-head-attention.html"
@@ -128,7 +128,7 @@ def test_the_theme_is_the_one_of_the_system(tab):
 
 def block(name):
     """The text of a chunk that has one block."""
-    (found,) = tangle.read_book([str(ROOT / "book")]).chunks[name]
+    (found,) = literate.read.read_book([str(ROOT / "book")]).chunks[name]
     return found.body
 
 

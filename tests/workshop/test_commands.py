@@ -20,8 +20,8 @@ from pathlib import Path
 import psutil
 import pytest
 
+import literate.command
 import ol.cli
-import tangle
 import tinyllm.cli
 from ol import registry
 
@@ -109,7 +109,7 @@ def understand(words):
                 case ["-m", module, *_]:
                     assert find_spec(module), module
                 case ["tangle.py", *others]:
-                    tangle.parse_arguments(others)
+                    literate.command.parse_arguments(others)
                 case _:
                     raise AssertionError(rest)
         case name:
