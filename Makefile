@@ -32,7 +32,7 @@ site: $(READY) ## tangle the book and weave it into site/
 
 pdf: $(READY) ## print the whole book to build/tinyllm.pdf (needs chromium)
 	$(PY) tangle.py
-	$(PY) -m weave.printed $(ARGS)
+	$(PY) -m weave.serve.printed $(ARGS)
 
 serve: $(READY) ## the site on http://127.0.0.1:8000; tangles and weaves, now and when a chapter changes; shows faults on the pages
 	$(PY) -m mkdocs serve --no-strict $(ARGS)
@@ -51,7 +51,7 @@ node_modules/axe-core: package.json
 	@touch $@
 
 picture: site ## the pictures of README, from the site as it is now
-	$(PY) -m weave.screenshot site
+	$(PY) -m weave.serve.screenshot site
 
 bench: $(READY) ## measure, and print the tables that the chapters quote
 	$(PY) tangle.py

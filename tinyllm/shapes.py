@@ -110,7 +110,7 @@ class Tensor(autograd.Tensor):
         places, repeats = _places(index)
 
         def backward(g: Array) -> tuple[Array]:
-            full = np.zeros(shape, g.dtype)
+            full = np.zeros(shape, np.promote_types(g.dtype, np.float32) if repeats else g.dtype)
             if repeats:
                 np.add.at(full, places, g)  # eq. send-back, where several may meet
             else:

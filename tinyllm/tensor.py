@@ -136,10 +136,8 @@ class Tensor(shapes.Tensor):
     def log_softmax(self, axis: int = -1) -> Self:
         """The natural logarithm of `softmax`, finite for every finite number."""
         s = _shifted(self.data, axis)
-        total = np.exp(s).sum(axis=axis, keepdims=True)
-        z = s - np.log(
-            np.maximum(total, 1)
-        )  # at least 1 by itself, but for an axis without numbers
+        total = np.exp(s).sum(axis=axis, keepdims=True)  # 1 or more, but 0 for no scores
+        z = s - np.log(np.maximum(total, 1))
 
         def backward(g: Array) -> tuple[Array]:
             return (g - np.exp(z) * g.sum(axis=axis, keepdims=True, dtype=z.dtype),)

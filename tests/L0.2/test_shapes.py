@@ -166,6 +166,8 @@ TORCH = [
     (lambda x: x.broadcast_to(5, 2, 3, 4), lambda x: x.broadcast_to((5, 2, 3, 4))),
     (lambda x: x[:, :1].broadcast_to(2, 3, 4), lambda x: x[:, :1].expand(2, 3, 4)),
     (lambda x: x.reshape(6, 4)[::2] * 3 + x[0, 0], None),
+    (lambda x: x[x > 0], None),
+    (lambda x: x[(x == x[0, 0, 0]) | (x < -3)], None),
     (lambda x: x.unsqueeze(0), None),
     (lambda x: x.unsqueeze(3), None),
     (lambda x: x.unsqueeze(-2), None),
@@ -264,6 +266,13 @@ def test_indexing_adds_up_repeats():
     x = leaf(whole((3, 2)))
     x[Tensor([True, False, True])].backward([[1, 2], [3, 4]])
     assert x.grad.tolist() == [[1, 2], [0, 0], [3, 4]]
+
+
+def test_many_shares_of_one_place_in_float16():
+    words = leaf(np.zeros((3, 2)), "f2")
+    words[np.zeros(4096, int)].backward(np.ones((4096, 2)))
+    assert words.grad.dtype == np.float16
+    assert words.grad.tolist() == [[4096, 4096], [0, 0], [0, 0]]
 
 
 def test_the_index_is_copied():

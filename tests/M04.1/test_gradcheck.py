@@ -459,6 +459,11 @@ def test_validation() -> None:
     for sample in (0, -1):
         with pytest.raises(ValueError, match=f"sample must be at least 1.*got {sample}"):
             gradcheck(lambda x: x, [x], sample=sample)
+    for alone in (x, x.data, iter([x])):
+        with pytest.raises(TypeError, match=rf"in a list .* got a {type(alone).__name__}: \[x\]"):
+            gradcheck(lambda *rows: rows[0], alone)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="parameter w is no tensor: ndarray"):
+        gradcheck(lambda x: x, [x], parameters={"w": np.ones(3)})
     with pytest.raises(TypeError, match="output 0 of f is no tensor: ndarray"):
         gradcheck(lambda x: x.data, [x])
     with pytest.raises(TypeError, match="output 1 of f is no tensor: float"):

@@ -4,7 +4,7 @@
 import pytest
 
 from tinyllm.addition import exact_match, load_model, pairs, source_tokens, text, translate
-from weave import trained
+from weave.figures import trained
 
 pytestmark = pytest.mark.long
 

@@ -17,8 +17,9 @@ import torch
 
 import tangle
 import tinyllm
-from weave import prose
-from weave.index import Index, between
+from weave.model import prose
+from weave.model.index import Index
+from weave.model.page import between
 
 ROOT = Path(__file__).resolve().parents[2]
 INDEX = Index(str(ROOT / "book"))

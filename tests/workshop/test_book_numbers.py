@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from weave.index import Index, between
+from weave.model.index import Index
+from weave.model.page import between
 
 ROOT = Path(__file__).resolve().parents[2]
 INDEX = Index(str(ROOT / "book"))

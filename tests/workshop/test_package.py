@@ -138,7 +138,7 @@ def test_source_archive_holds_book_and_tools(tmp_path):
     for wanted in (
         "tangle.py",
         "book/index.md",
-        "weave/extension.py",
+        "weave/render/extension.py",
         "mkdocs.yml",
         "tinyllm/py.typed",
     ):

@@ -89,9 +89,10 @@ def gradcheck(
     step: of the differences, times |x| where that is larger than 1.
 
     GradientError (an AssertionError) names each faulty tensor, its worst entry, both
-    values and the tolerance. TypeError for a floating tensor that is not float64.
-    ValueError if there is nothing to check, for cotangents that do not fit, and if f gives
-    two answers. All arrays and gradients are left as they were.
+    values and the tolerance. TypeError for a floating tensor that is not float64, inputs
+    in no list or mapping, and a parameter that is no tensor. ValueError if there is nothing
+    to check, for cotangents that do not fit, and if f gives two answers. All arrays and
+    gradients are left as they were.
     """
     if sample is not None and sample < 1:
         raise ValueError(f"gradcheck: sample must be at least 1, or None for all, got {sample}")
@@ -142,15 +143,23 @@ def _collect(
     inputs: Sequence[Any] | Mapping[str, Any],
     parameters: Mapping[str, Any] | Iterable[tuple[str, Any]] | None,
 ) -> dict[str, Any]:
-    """Name and tensor of all that is checked, each tensor once; TypeError for a wrong dtype."""
+    """Name and tensor of all that is checked, each tensor once; TypeError for what is none."""
+    if not isinstance(inputs, Sequence | Mapping):
+        raise TypeError(
+            f"gradcheck wants the inputs in a list or a mapping, got a {type(inputs).__name__}: "
+            "[x] is a list of one"
+        )
     if parameters is None:
         parameters = f.named_parameters() if hasattr(f, "named_parameters") else ()
     if isinstance(inputs, Mapping):
         named = list(inputs.items())
     else:
         named = [(f"inputs[{i}]", x) for i, x in enumerate(inputs)]
-    named += parameters.items() if isinstance(parameters, Mapping) else parameters
-    tensors = {name: x for name, x in named if hasattr(x, "requires_grad")}
+    extra = list(parameters.items() if isinstance(parameters, Mapping) else parameters)
+    for name, x in extra:
+        if not hasattr(x, "requires_grad"):
+            raise TypeError(f"gradcheck: parameter {name} is no tensor: {type(x).__name__}")
+    tensors = {name: x for name, x in named + extra if hasattr(x, "requires_grad")}
     for name, x in tensors.items():
         _must_be_float64(name, x)
     found: dict[int, tuple[str, Any]] = {}
@@ -158,7 +167,10 @@ def _collect(
         if x.requires_grad:
             found.setdefault(id(x), (name, x))
     if not found:
-        raise ValueError("gradcheck: no input and no parameter requires grad: nothing to check")
+        raise ValueError(
+            "gradcheck: no input and no parameter requires grad: nothing to check. Arrays are "
+            "passed on as they are; Tensor(array, requires_grad=True) is checked"
+        )
     return dict(found.values())
 
 

@@ -67,7 +67,7 @@ def gradcheck(
 
     GradientError (an AssertionError) names each faulty tensor, its worst entry, both values and
     the tolerance. TypeError for a floating tensor that is not float64, among the inputs, the
-    parameters and the outputs, and for an output that is no tensor. ValueError if there is nothing
-    to check, for cotangents that do not fit, for sample < 1, and if f gives two answers. All arrays
-    and gradients are left as they were.
+    parameters and the outputs, for inputs in no list or mapping, and for a parameter or an output
+    that is no tensor. ValueError if there is nothing to check, for cotangents that do not fit, for
+    sample < 1, and if f gives two answers. All arrays and gradients are left as they were.
     """

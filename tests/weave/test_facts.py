@@ -1,0 +1,170 @@
+# Tangled from book/workshop/weave.md
+"""Header facts on a page, and what is wrong with them."""
+
+import re
+
+import pytest
+
+from tests.weave.books import FACTS, plain
+from weave.model.index import current
+
+
+def test_overview_derives_who_uses_a_chapter(weave):
+    html, faults = weave(
+        {"b.md": FACTS.format("L2", "b.py", '"L1"'), "a.md": FACTS.format("L1", "a.py", "")}
+    )
+    assert not faults
+    table = html[html.index("<table") : html.index("</table>")]
+    assert '<a href="b.html">L2 Title of L2</a>' in table
+    assert '<span class="planned">L9.9 (planned)</span>' in table
+    assert '<a href="#chunk-code-L1"><code>a.py</code></a>' in table
+    assert '<a href="#chunk-test-L1"><code>test_a.py</code></a>' in table
+
+
+PITFALL = """\
+``` {.pitfalls}
+```
+
+```toml {.pitfall file=chapters.toml}
+["L1".mutants.s01]
+pitfall = "merging by `reshape`"
+symptom = "positions mix"
+caught_by = ["test_it", "test_gone"]
+```
+"""
+
+
+def test_pitfalls_name_their_tests_and_an_unknown_one_is_a_fault(weave):
+    chapter = FACTS.format("L1", "a.py", "") + PITFALL
+    html, faults = weave({"a.md": chapter})
+    line = chapter.split("\n").index("```toml {.pitfall file=chapters.toml}") + 1
+    table = chapter.split("\n").index("``` {.pitfalls}") + 1
+    missing = "no block of the book defines the test test_gone"
+    assert faults == [f"book/a.md:{table}: {missing}", f"book/a.md:{line}: {missing}"]
+    assert html.count('<a href="#chunk-test-L1"><code>test_it</code></a>') == 2
+    assert "merging by <code>reshape</code>" in html
+
+
+HONEST = """
+```toml {.pitfall file=chapters.toml}
+["L1".mutants.f01]
+symptom = "not for readers"
+hint = ""
+caught_by = ["test_it"]
+```
+"""
+
+
+def test_faults_without_a_hint_are_not_in_the_table_of_pitfalls(weave):
+    chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "") + HONEST
+    html, faults = weave({"a.md": chapter})
+    assert not faults
+    assert "positions mix" in html
+    assert "not for readers" not in html
+
+
+def test_map_draws_chapters_needs_and_planned_ones(weave):
+    html, faults = weave(
+        {
+            "5-transformer/a.md": FACTS.format("L1", "a.py", ""),
+            "5-transformer/b.md": FACTS.format("L2", "b.py", '"L1"'),
+            "index.md": "# Book\n\n``` {.map}\n```\n",
+        }
+    )
+    assert not faults
+    assert '<a href="5-transformer/a.html">' in html
+    assert "stroke-dasharray" in html[html.index("<svg") : html.index("</svg>")]
+    assert html.count("<li>") == 2
+    # L9.9 is planned on top of both chapters; the arrow from L1 follows from the other two
+    assert plain(html).count("L9.9") == 1
+    assert len(re.findall(r'<path d="M[^"]*C', html)) == 2
+
+
+def test_broken_toml_is_a_fault_at_its_line(weave):
+    _, faults = weave({"a.md": "# A\n\n```toml {.chapter file=c.toml}\na = 1\n[oops\n```\n"})
+    assert len(faults) == 1
+    assert faults[0].startswith("book/a.md:5: this block is not TOML")
+
+
+HEADER = """\
+# A
+
+```toml {{.chapter file=chapters.toml}}
+["A"]
+{}
+```
+
+``` {{.pitfalls}}
+```
+
+``` {{.map}}
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("facts", "line", "message"),
+    [
+        ('title = "a"\nneeds = "L0.1"', 6, "needs must be a list of strings"),
+        ("needs = [1]", 5, "needs must be a list of strings"),
+        ("title = 3", 5, "title must be a string"),
+        ('title = "part = 5"\npart = "five"', 6, "part must be a whole number"),
+        ("part = true", 5, "part must be a whole number"),
+        ("mutants = 3", 5, "mutants must be a table"),
+        ('[A.mutants]\ns01 = "x"', 6, "s01 must be a table"),
+        ('["A".mutants."s 1"]\ncaught_by = "test_a"', 6, "caught_by must be a list of strings"),
+        ('needs = ["gone"]', 5, "there is no chapter gone to need"),
+        ('needs = []\ntest_needs = ["gone"]', 6, "there is no chapter gone to need"),
+        ('needs = ["A"]', 5, "needs go in a circle: A needs A"),
+        ('[B]\ntitle = "B"', 3, "a block has the facts of one chapter, and this one of 2"),
+        ('summary = "$\\\\nonsense$"', 5, "bad TeX"),
+    ],
+)
+def test_header_facts_of_another_kind_are_faults_at_their_line(weave, facts, line, message):
+    html, faults = weave({"a.md": HEADER.format(facts)})
+    assert len(faults) == 1
+    assert faults[0].startswith(f"book/a.md:{line}: {message}")
+    assert "<svg" in html
+
+
+def test_a_block_that_is_no_table_is_a_fault(weave):
+    _, faults = weave({"a.md": '# A\n\n```toml {.chapter file=c.toml}\n\ntitle = "x"\n```\n'})
+    assert faults == ["book/a.md:5: title must be a table"]
+
+
+def test_needs_in_a_circle_are_a_fault_with_its_way(weave):
+    texts = {
+        f"{c}.md": HEADER.format(f'needs = ["{n}"]').replace('"A"', f'"{c}"', 1)
+        for c, n in ("AB", "BC", "CB")
+    }
+    assert weave(texts)[1] == ["book/B.md:5: needs go in a circle: B needs C needs B"]
+
+
+def test_facts_that_stand_twice_or_on_another_page_are_faults(weave):
+    chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "")
+    second = "# B\n\n```toml {.chapter file=chapters.toml}\n[L1]\n```\n"
+    third = '# C\n\n```toml {.pitfall file=chapters.toml}\n["L1".mutants.s01]\ncaught_by = ["test_it"]\n```\n'
+    assert weave({"c.md": third, "b.md": second, "a.md": chapter})[1] == [
+        "book/b.md:3: the header facts of L1 stand in a.md already",
+        "book/c.md:3: L1 is not the chapter of this page",
+        "book/c.md:4: the facts of s01 stand in another block already",
+    ]
+
+
+def test_chapters_are_read_after_those_that_they_need_and_labs_after_their_chapters(weave):
+    texts = {"index.md": "# Book\n", "reference/a.md": "# Words\n", "workshop/a.md": "# Tools\n"}
+    texts |= {
+        f"5-x/{n}.md": FACTS.format(n, n, needs)
+        for n, needs in [
+            ("A", '"M"'),
+            ("B", ""),
+            ("C", '"A", "D"'),
+            ("D", ""),
+            ("M", '"L"'),
+            ("L", ""),
+        ]
+    }
+    texts["4-w/L.md"] = texts.pop("5-x/L.md")  # of another part
+    weave(texts | {"5-x/D-lab.md": "# Lab of D\n"})
+    order = ["index.md", "4-w/L.md", "5-x/M.md", "5-x/A.md", "5-x/B.md", "5-x/D.md", "5-x/D-lab.md"]
+    assert current().reading_order() == [*order, "5-x/C.md", "workshop/a.md", "reference/a.md"]

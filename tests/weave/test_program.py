@@ -1,0 +1,61 @@
+# Tangled from book/workshop/weave-program.md
+"""The program behind the pages: definitions, uses, names in prose."""
+
+import re
+
+from tests.weave.books import PROGRAM, plain
+from weave.model.index import current
+
+
+def test_a_block_says_where_in_the_program_it_stands(weave):
+    html, faults = weave(PROGRAM)
+    assert not faults
+    text = plain(html)
+    assert "work · p/b.py · in class Derived" in text
+    assert "deep · p/b.py · in Derived.work.inner" in text
+    assert "b · p/b.py\n" in text
+
+
+def test_names_in_backticks_lead_to_their_definitions(weave):
+    html, _ = weave(PROGRAM)
+    paragraph = html[html.index("<p><a") :].partition("</p>")[0]
+    link = '<a href="{}"><code>{}</code></a>'
+    assert link.format("../0-base/a.html#chunk-a", "helper") in paragraph
+    assert link.format("#chunk-work", "Derived.work") in paragraph
+    assert link.format("#chunk-work", "work(3)") in paragraph
+    assert link.format("../0-base/a.html#chunk-a", "p.a.helper") in paragraph
+    assert link.format("../0-base/a.html#chunk-a", "Derived.kept") in paragraph
+    assert "<code>nothing</code>, <code>x</code>" in paragraph
+    assert '<a href="#chunk-work"><code>work</code></a>' in paragraph  # no link in a link
+
+
+def test_uses_are_found_through_imports_and_bases(weave):
+    weave(PROGRAM)
+    program = current().program
+    used = {
+        one.qualified: [block.name for block in one.uses.values()]
+        for module in program.modules.values()
+        for one in module.definitions.values()
+    }
+    assert used["helper"] == ["work"]
+    assert used["Base"] == ["b"]
+    assert used["Base.kept"] == ["deep"]
+    assert used["Derived"] == []
+
+
+def test_what_builds_the_module_can_be_hidden_and_no_more(weave):
+    html, _ = weave(PROGRAM)
+    hidden = re.findall(r'<div class="chunk[^"]* implementation" id="([^"]+)"', html)
+    assert hidden == ["chunk-b", "chunk-work", "chunk-deep", "patch-s01"]
+    assert html.count('class="hide-implementation"') == 1
+
+
+def test_a_program_with_faults_is_not_guessed_at(weave):
+    html, faults = weave(
+        {"a.md": "```python {#a file=a.py}\n«gone»\n```\n".replace("«", "<<").replace("»", ">>")}
+    )
+    assert len(faults) == 1
+    assert faults[0].startswith("book/a.md:2: ")
+    assert "gone" in faults[0]
+    assert not current().program.modules
+    assert html.count('class="chunk"') == 1

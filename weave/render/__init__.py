@@ -1,0 +1,2 @@
+# Tangled from book/workshop/weave.md
+"""Blocks, formulas, header facts and results as HTML, through an extension of Python-Markdown."""
