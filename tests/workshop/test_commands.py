@@ -127,6 +127,14 @@ def test_every_command_is_understood(page):
                 pytest.fail(f"{page.name}: {command}: {error}")
 
 
+def test_readme_shows_and_links_only_what_is_there():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    paths = re.findall(r'\]\(([^)#:]+)|src(?:set)?="([^":]+)"', text)
+    wanted = {one or other for one, other in paths}
+    assert len(wanted) > 4
+    assert not {path for path in wanted if not (ROOT / path).exists()}
+
+
 @pytest.mark.parametrize(
     "wrong", ["ol begin L5.2", "ol start L9.9", "tinyllm train --fast", "make it", "sing"]
 )
