@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tinyllm.arguments import positive_int
 from tinyllm.autograd import is_recording, no_grad, record, tensor_argument
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
 from tinyllm.num.pcg32 import PCG32, default_generator
@@ -122,8 +123,7 @@ class LayerNorm(Module):
     """
 
     def __init__(self, d: int, eps: float = 1e-5) -> None:
-        if isinstance(d, bool) or not isinstance(d, int | np.integer) or d < 1:
-            raise ValueError(f"LayerNorm: wants a positive int for d, got {d!r}")
+        d = positive_int("LayerNorm", "d", d)
         if not eps > 0:
             raise ValueError(f"LayerNorm: wants eps > 0, got {eps}")
         self.eps = eps
@@ -495,7 +495,8 @@ class Encoder(Module):
     ) -> None:
         rng = default_generator() if rng is None else rng
         options = (d_model, n_heads, d_ff, dropout, activation, norm_first, eps, rng)
-        self.layers = ModuleList(EncoderLayer(*options) for _ in _count("Encoder", n_layers))
+        n_layers = positive_int("Encoder", "n_layers", n_layers)
+        self.layers = ModuleList(EncoderLayer(*options) for _ in range(n_layers))
         wanted = norm_first if final_norm is None else final_norm
         self.norm = LayerNorm(d_model, eps) if wanted else None
         self.seed_generators(rng)
@@ -513,12 +514,6 @@ class Encoder(Module):
             x, seen = layer.attend(x, mask)
             weights.append(seen)
         return x if self.norm is None else self.norm.forward(x), weights
-
-
-def _count(who: str, n_layers: int) -> range:
-    if isinstance(n_layers, bool) or not isinstance(n_layers, int | np.integer) or n_layers < 1:
-        raise ValueError(f"{who}: wants a positive int for n_layers, got {n_layers!r}")
-    return range(n_layers)
 
 
 class DecoderCache:
@@ -576,7 +571,8 @@ class Decoder(Module):
     ) -> None:
         rng = default_generator() if rng is None else rng
         options = (d_model, n_heads, d_ff, dropout, activation, norm_first, eps, rng)
-        self.layers = ModuleList(DecoderLayer(*options) for _ in _count("Decoder", n_layers))
+        n_layers = positive_int("Decoder", "n_layers", n_layers)
+        self.layers = ModuleList(DecoderLayer(*options) for _ in range(n_layers))
         wanted = norm_first if final_norm is None else final_norm
         self.norm = LayerNorm(d_model, eps) if wanted else None
         self.seed_generators(rng)
