@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from tinyllm.arguments import positive_int
 from tinyllm.autograd import is_recording, no_grad, record, tensor_argument
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
+from tinyllm.num.normal import normal_cdf_pdf
 from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor
 from tinyllm.xfmr.attention import attention
@@ -148,49 +149,6 @@ def relu(x: Tensor) -> Tensor:
     return record(y, (x,), lambda grad: (grad * ~(y <= 0),))
 
 
-_LOW = 1.0 / 14.0  # t of a = 26, beyond which e**(-a*a) is 0 in float64
-
-
-def _erfc_polynomial(degree: int) -> list[float]:
-    """Coefficients, highest first, of exp(a*a) erfc(a) as a polynomial in u, -1 <= u <= 1.
-
-    u grows evenly from t = _LOW to t = 1, where t = 1 / (1 + a/2).
-    """
-
-    def scaled(u: Any) -> Any:
-        a = 2.0 / (_LOW + (u + 1.0) * 0.5 * (1.0 - _LOW)) - 2.0
-        return np.array([math.exp(v * v) * math.erfc(v) for v in a])
-
-    chebyshev = np.polynomial.chebyshev
-    powers = chebyshev.cheb2poly(chebyshev.chebinterpolate(scaled, degree))
-    return [float(c) for c in powers[::-1]]
-
-
-_ERFC = {4: _erfc_polynomial(10), 8: _erfc_polynomial(20)}  # by the size of a number in bytes
-
-
-def _normal(x: Array) -> tuple[Array, Array]:
-    """Phi(x) and phi(x), distribution function and density of the standard normal distribution."""
-    density = x * x
-    density *= -0.5
-    np.exp(density, out=density)  # e**(-x*x/2)
-    u = np.abs(x)
-    u *= 0.5 / math.sqrt(2.0)
-    u += 1.0
-    np.divide(2.0 / (1.0 - _LOW), u, out=u)
-    u -= (1.0 + _LOW) / (1.0 - _LOW)
-    first, *rest = _ERFC[min(x.dtype.itemsize, 8)]
-    below = np.full_like(u, first)
-    for c in rest:
-        below *= u
-        below += c
-    below *= density
-    below *= 0.5  # eq. normal: Phi(-|x|)
-    np.subtract(1.0, below, out=below, where=x > 0)
-    density *= 1.0 / math.sqrt(2.0 * math.pi)
-    return below, density
-
-
 def gelu(x: Tensor) -> Tensor:
     """x Phi(x), with the exact normal distribution function, as BERT has it.
 
@@ -198,7 +156,7 @@ def gelu(x: Tensor) -> Tensor:
     """
 
     def block(part: Array, y: Array, slope: Array | None) -> None:
-        below, density = _normal(part)
+        below, density = normal_cdf_pdf(part)
         np.multiply(part, below, out=y)
         if slope is not None:
             np.multiply(part, density, out=slope)
