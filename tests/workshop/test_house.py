@@ -17,9 +17,7 @@ STILL_TOO_LONG = {  # take a name out when it is short enough; put none in
     "tangle.parse_arguments",
     "tangle.scan",
     "tinyllm.addition",
-    "tinyllm.train.cross_entropy",
     "tinyllm.xfmr.attention",
-    "tinyllm.xfmr.layers",
     "weave.figures.plots.line_plot",
 }
 
