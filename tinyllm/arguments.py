@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyllm.autograd import tensor_argument
-
-__all__ = ["floating_argument", "non_negative_int", "positive_int"]
+__all__ = ["non_negative_int", "positive_int"]
 
 
 def positive_int(who: str, name: str, value: Any) -> int:
@@ -22,16 +20,6 @@ def non_negative_int(who: str, name: str, value: Any) -> int:
     if not _is_int(value) or value < 0:
         raise ValueError(f"{who}: wants an int of at least 0 for {name}, got {value!r}")
     return int(value)
-
-
-def floating_argument(who: str, name: str, value: Any) -> None:
-    """TypeError unless `value`, the argument `name` of `who`, is a tensor of floating-point numbers."""
-    tensor_argument(who, name, value)
-    if value.dtype.kind != "f":
-        raise TypeError(
-            f"{who}: wants floating-point numbers for {name}, got {value.dtype}: "
-            f"convert with {name}.astype(np.float32)"
-        )
 
 
 def _is_int(value: object) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from tinyllm.arguments import floating_argument, positive_int
+from tinyllm.arguments import positive_int
 from tinyllm.autograd import record, tensor_argument
 from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.num.threads import column_sums, product
@@ -419,7 +419,7 @@ class Dropout(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape and dtype."""
-        floating_argument("Dropout", "x", x)
+        tensor_argument("Dropout", "x", x, floating=True)
         if not self.training or self.p == 0.0:
             return x
         kept = self.rng.uniform(0.0, 1.0, x.shape) >= self.p  # eq. dropout

@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tinyllm.arguments import floating_argument
-from tinyllm.autograd import record
+from tinyllm.autograd import record, tensor_argument
 from tinyllm.tensor import Tensor
 
 __all__ = ["SGD", "AdamW", "clip_grad_norm", "cross_entropy", "warmup_cosine"]
@@ -76,7 +75,7 @@ def _targets(
     logits: Tensor, targets: ArrayLike, ignore: int | None, reduction: str
 ) -> tuple[Array, NDArray[np.bool_]]:
     """The targets [...], checked, and which of them count [N]."""
-    floating_argument("cross_entropy", "logits", logits)
+    tensor_argument("cross_entropy", "logits", logits, floating=True)
     ids = targets.data if isinstance(targets, Tensor) else np.asarray(targets)
     if ids.dtype.kind not in "iu":
         raise TypeError(f"cross_entropy: targets are whole numbers, got dtype {ids.dtype}")

@@ -28,10 +28,10 @@ from tinyllm.xfmr.layers import (
     gelu_tanh,
     layer_norm,
     relu,
+    watch_attention,
 )
 from tinyllm.xfmr.masks import causal_mask, combine_masks, padding_mask
 from tinyllm.xfmr.mha import MultiHeadAttention
-from tinyllm.xfmr.watch import watch_attention
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tinyllm.arguments import floating_argument
-from tinyllm.autograd import is_recording, record
+from tinyllm.autograd import is_recording, record, tensor_argument
 from tinyllm.num.normal import normal_cdf_pdf
 from tinyllm.tensor import Tensor
 
@@ -59,7 +58,7 @@ def _by_blocks(
     who: str, x: Tensor, function: Callable[[Array, Array, Array | None], None]
 ) -> Tensor:
     """A function of each number and its slope, 32,768 numbers at a time, in float32 at least."""
-    floating_argument(who, "x", x)
+    tensor_argument(who, "x", x, floating=True)
     dtype = np.result_type(x.dtype, np.float32)
     flat = x.data.reshape(-1).astype(dtype, copy=False)
     y = np.empty_like(flat)

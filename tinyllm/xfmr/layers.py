@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tinyllm.arguments import floating_argument, positive_int
+from tinyllm.arguments import positive_int
 from tinyllm.autograd import no_grad, record, tensor_argument
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
 from tinyllm.num.pcg32 import PCG32, default_generator
@@ -22,7 +22,7 @@ from tinyllm.tensor import Tensor
 from tinyllm.xfmr.attention import attention
 from tinyllm.xfmr.gelu import gelu, gelu_tanh
 from tinyllm.xfmr.mha import MultiHeadAttention
-from tinyllm.xfmr.watch import read
+from tinyllm.xfmr.watch import read, watch_attention
 
 __all__ = [
     "Decoder",
@@ -38,6 +38,7 @@ __all__ = [
     "gelu_tanh",
     "layer_norm",
     "relu",
+    "watch_attention",
 ]
 
 Array: TypeAlias = NDArray[Any]
@@ -53,7 +54,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
     for what is no floating-point tensor, ValueError for shapes that do not fit.
     """
     for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
-        floating_argument("layer_norm", name, tensor)
+        tensor_argument("layer_norm", name, tensor, floating=True)
     d = x.shape[-1] if x.ndim else 0
     if d == 0 or weight.shape != (d,) or bias.shape != (d,):
         raise ValueError(

@@ -13,6 +13,7 @@ from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor
 from tinyllm.xfmr.gelu import gelu, gelu_tanh
 from tinyllm.xfmr.mha import MultiHeadAttention
+from tinyllm.xfmr.watch import read, watch_attention
 
 __all__ = [
     "Decoder",
@@ -28,6 +29,7 @@ __all__ = [
     "gelu_tanh",
     "layer_norm",
     "relu",
+    "watch_attention",
 ]
 
 Array: TypeAlias = NDArray[Any]
@@ -103,7 +105,8 @@ class LayerConfig:
     eps: float = 1e-5
 
 class EncoderLayer(Module):
-    """Self-attention and a feed-forward network, each added to the stream.
+    """Self-attention and a feed-forward network, each added to the stream. Attention is called through
+    `read`, so that it can be watched.
 
     norm_first: x + F(norm(x)), else norm(x + F(x)). Parameters in order: self_attention.*,
     feed_forward.up.*, feed_forward.down.*, norm1.*, norm2.*; drawn from `rng`, by default
