@@ -32,8 +32,9 @@ _watchers: ContextVar[tuple[Watcher, ...]] = ContextVar("watchers", default=())
 def watch_attention(model: Module) -> Iterator[list[Seen]]:
     """A list that grows, inside the block, by one `Seen` for each attention of the model that runs.
 
-    Attentions are those that the layers of L5.5 call, in the order they run. Blocks may be nested;
-    another thread's calls are not seen.
+    Attentions are those called through `read`, as the layers do, in the order they run; writing token
+    by token (`Decoder.extend`) has no weights to show. Blocks may be nested; another thread's calls are
+    not seen.
     """
     paths = {m: path for path, m in model.named_modules() if isinstance(m, MultiHeadAttention)}
     seen: list[Seen] = []
