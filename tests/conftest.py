@@ -74,11 +74,13 @@ def annotator(config):
         if not (config.rootpath / "tangle.py").is_file():  # an installed one has another book
             return None
         try:
-            import tangle
+            import literate.expand
+            import literate.read
+            import literate.where
 
-            book = tangle.read_book([config.rootpath / "book"])
+            book = literate.read.read_book([config.rootpath / "book"])
         except (ImportError, OSError):
             return None
-        if not book.faults:
-            config.stash[ANNOTATOR] = tangle.Annotator(book, str(config.rootpath)).origin
+        if not book.errors:
+            config.stash[ANNOTATOR] = literate.where.Annotator(book, str(config.rootpath)).origin
     return config.stash[ANNOTATOR]

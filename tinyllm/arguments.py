@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.4-modules.md
+# Tangled from book/1-foundations/L0.4-modules.md
 """Checks of arguments that the whole package shares; `tensor_argument` is L0.1's."""
 
 from typing import Any

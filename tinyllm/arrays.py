@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.1-tensor.md
+# Tangled from book/1-foundations/L0.1-tensor.md
 """What a tensor does as an array: facts, printing, conversions, and the checks of arrays."""
 
 import operator

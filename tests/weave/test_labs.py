@@ -12,7 +12,10 @@ from types import SimpleNamespace
 import pytest
 from yaml import YAMLError
 
-import tangle
+import literate.expand
+import literate.patch
+import literate.read
+import literate.where
 from weave.model.index import Index, forget
 from weave.render.labs import markdown, notebook, shown
 from weave.run import labs
@@ -79,7 +82,7 @@ def book(tmp_path, monkeypatch, caplog):
         Path("tinyllm").mkdir(exist_ok=True)
         Path("tinyllm/__init__.py").touch()
         index = Index("book")
-        for path, text in tangle.products(index.book).items():
+        for path, text in literate.patch.products(index.book).items():
             Path(path).parent.mkdir(exist_ok=True)
             Path(path).write_text(text, encoding="utf-8")
         caplog.clear()
@@ -303,13 +306,17 @@ def test_a_lab_whose_head_is_not_yaml_is_a_fault(book, caplog):
     assert "book/a.md:4: labs/a.py: its head is not YAML" in caplog.text
 
 
-REAL = [path for path in tangle.read_book([str(ROOT / "book")]).targets if path.startswith("labs/")]
+REAL = [
+    path
+    for path in literate.read.read_book([str(ROOT / "book")]).targets
+    if path.startswith("labs/")
+]
 
 
 @pytest.fixture(params=REAL)
 def real(request):
     """A lab of this book."""
-    return labs.read(tangle.read_book([str(ROOT / "book")]), request.param)
+    return labs.read(literate.read.read_book([str(ROOT / "book")]), request.param)
 
 
 def test_labs_run_as_scripts_without_ipython(real, tmp_path):

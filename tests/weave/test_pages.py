@@ -8,7 +8,8 @@ from urllib.parse import unquote
 import pytest
 from markdown import Markdown
 
-import tangle
+import literate.book
+import literate.expand
 from tests.weave.books import EXTENSIONS, PROGRAM, noweb, plain
 from weave.model.index import current
 from weave.render import pages
@@ -34,7 +35,7 @@ def test_an_assembled_file_is_the_file_and_leads_back(weave):
     assert [lines for _, lines in runs][:2] == ["lines 1 to 5", "lines 6 to 7"]
     assert 'id="chunk-deep"' in code
     written = re.sub(r'<span class="run-from">.*?</span>', "", code)
-    assert plain(written) == tangle.expand(current().book, "p/b.py")
+    assert plain(written) == literate.expand.expand(current().book, "p/b.py")
     assert 'class="hide-implementation"' in html
 
 

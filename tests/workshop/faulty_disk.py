@@ -12,7 +12,10 @@ import signal
 import sys
 import tempfile
 
-import tangle
+import literate.book
+import literate.command
+import literate.disk
+import literate.record
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.link", "os.symlink"}
 NEED_SPACE = {"open", "os.mkdir", "write"}
@@ -63,7 +66,7 @@ def run(mode: str, number: int, folder: str, arguments: list[str], log) -> int:
         os.write = disk.write
         sys.addaudithook(disk.audit)
         try:
-            status = tangle.main(arguments)
+            status = literate.command.main(arguments)
         finally:
             disk.mode = "done"
         sys.stdout.flush()

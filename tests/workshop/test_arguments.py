@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.4-modules.md
+# Tangled from book/1-foundations/L0.4-modules.md
 """Checks of sizes: what is an int, and what only looks like one."""
 
 import numpy as np

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 import torch
 
-import tangle
+import literate.book
+import literate.expand
 import tinyllm
 from weave.model import prose
 from weave.model.index import Index
@@ -72,7 +73,7 @@ def unknown_block(span, page):
     if found:
         name = found[1] or found[2]
         if not any(name == b.name for b in page.blocks) and name not in INDEX.book.chunks:
-            return f"no block is called {name}" + tangle.nearest(INDEX.book, name)
+            return f"no block is called {name}" + literate.book.nearest(INDEX.book, name)
     return ""
 
 
@@ -354,7 +355,7 @@ def test_pitfalls(chapter):
     page, facts = INDEX.page_of[chapter], {"mutants": {}, **INDEX.facts[chapter]}
     patches = {b.name: b for b in page.blocks if b.patch and b.file}
     assert patches.keys() == facts["mutants"].keys(), "each mutant has a diff and a pitfall block"
-    tests = tangle.expand(INDEX.book, facts["tests"])
+    tests = literate.expand.expand(INDEX.book, facts["tests"])
     defined = set(re.findall(r"^ *def (test_\w+)", tests, re.MULTILINE))
     for name, mutant in facts["mutants"].items():
         where = f"{page.path}:{patches[name].line}: {name}"

@@ -1,4 +1,4 @@
-# Tangled from book/4-numerics/M06.3-pcg32.md
+# Tangled from book/1-foundations/M06.3-pcg32.md
 """The normal distribution against the standard library's, number by number."""
 
 import math

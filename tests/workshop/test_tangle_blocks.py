@@ -14,7 +14,10 @@ from unittest import mock
 
 import pytest
 
-import tangle
+import literate.book
+import literate.command
+import literate.expand
+import literate.read
 
 
 class Run(NamedTuple):
@@ -48,7 +51,7 @@ class Project:
             mock.patch("sys.stdin", io.StringIO(stdin)),
         ):
             try:
-                status = tangle.main(list(arguments))
+                status = literate.command.main(list(arguments))
             except SystemExit as usage:
                 status = usage.code
         return Run(status, out.getvalue(), err.getvalue())
@@ -66,7 +69,9 @@ class Project:
 
     def made(self) -> dict[str, str]:
         """Every file but the chapters and the record."""
-        ours = [p for p in self.snapshot() if not p.startswith("book/") and p != tangle.RECORD]
+        ours = [
+            p for p in self.snapshot() if not p.startswith("book/") and p != literate.book.RECORD
+        ]
         return {path: self.text(path) for path in ours if (self.root / path).is_file()}
 
     def snapshot(self) -> dict[str, tuple[bytes, int]]:
@@ -91,14 +96,14 @@ def chunk(name: str, body: str) -> str:
     return block(f"python {{#{name}}}", body)
 
 
-def faults(project: Project, *arguments: str) -> list[str]:
+def errors(project: Project, *arguments: str) -> list[str]:
     """What a run that has to refuse the book, and to change nothing, says is wrong with it."""
     before = project.snapshot()
     run = project.run("--bare", *arguments)
     assert run.status == 1, run
     assert project.snapshot() == before
     told = [line for line in run.err.splitlines() if ": warning: " not in line]
-    assert told.pop() == f"tangle: {len(told)} fault{'s'[: len(told) > 1]}; nothing written"
+    assert told.pop() == f"tangle: {len(told)} error{'s'[: len(told) > 1]}; nothing written"
     return told
 
 
@@ -145,7 +150,7 @@ def test_a_container_takes_its_own_indentation_and_nothing_else(before, prefix, 
     text = f"# Title\n\n{before}{shown}\nAfter it.\n\n" + target("b.py", "y\n")
     project = Project(tmp_path, text)
     assert project.tangle("--bare") == {"a.py": BODY, "b.py": "y\n"}
-    book = tangle.read_book([str(tmp_path / "book")])
+    book = literate.read.read_book([str(tmp_path / "book")])
     first = book.chapters[0].blocks[0]
     assert first.line == book.chapters[0].text[: book.chapters[0].text.index(fence)].count("\n") + 1
     assert first.end_line == first.line + BODY.count("\n") + 1
@@ -277,9 +282,9 @@ def test_a_rule_on_top_is_no_front_matter(tmp_path):
         "- a\n\n    <!--\n",
     ],
 )
-def test_a_comment_that_is_never_closed_is_a_fault(before, tmp_path):
+def test_a_comment_that_is_never_closed_is_a_error(before, tmp_path):
     line = before.count("\n", 0, before.index("<!--")) + 1
-    (told,) = faults(Project(tmp_path, before + REAL))
+    (told,) = errors(Project(tmp_path, before + REAL))
     assert told.startswith(f"book/ch.md:{line}: HTML comment is not closed")
 
 
@@ -301,14 +306,14 @@ def test_a_comment_that_is_never_closed_is_a_fault(before, tmp_path):
         ('=== "T"\n\n    ``` {#a file=a}\n    x\n\n``` {#b file=b}\ny\n```\n', 3),
     ],
 )
-def test_a_fence_that_is_never_closed_is_a_fault(text, line, tmp_path):
-    told = faults(Project(tmp_path, text))
+def test_a_fence_that_is_never_closed_is_a_error(text, line, tmp_path):
+    told = errors(Project(tmp_path, text))
     assert told[0].startswith(f"book/ch.md:{line}: fence is not closed")
 
 
 def test_a_fence_swallows_no_other_block(tmp_path):
     text = "``` {#a file=a.py}\nx\n\n" + block("{#b file=b.py}", "<<nowhere>>\n")
-    told = faults(Project(tmp_path, text))
+    told = errors(Project(tmp_path, text))
     assert told[0] == "book/ch.md:1: fence is not closed before another block opens in line 4"
     assert told[1].startswith("book/ch.md:5: chunk 'nowhere' is undefined")
 
@@ -363,7 +368,7 @@ SAME = [
 def test_openers_that_say_the_same(opener, fence, tmp_path):
     project = Project(tmp_path, block(opener, "x\n", fence))
     assert project.tangle("--bare") == {"a.py": "x\n"}
-    (chapter,) = tangle.read_book([str(tmp_path / "book")]).chapters
+    (chapter,) = literate.read.read_book([str(tmp_path / "book")]).chapters
     (found,) = chapter.blocks
     assert (found.language, found.name, found.classes, found.fence) == ("python", "main", [], fence)
 
@@ -372,7 +377,7 @@ def test_other_attributes_are_handed_on(tmp_path):
     opener = 'python {#a .values .x file=a.py title="b {c} \\"d\\"" hl_lines=\'1 2\' data-n=1}'
     project = Project(tmp_path, block(opener, "x\n"))
     assert project.tangle("--bare") == {"a.py": "x\n"}
-    (found,) = tangle.read_book([str(tmp_path / "book")]).chapters[0].blocks
+    (found,) = literate.read.read_book([str(tmp_path / "book")]).chapters[0].blocks
     assert found.classes == ["values", "x"]
     assert found.attributes == {
         "file": "a.py",
@@ -418,8 +423,8 @@ def test_other_attributes_are_handed_on(tmp_path):
         ("python {file= mode=755}", "file=mode=755 has two ="),
     ],
 )
-def test_an_opener_that_is_meant_and_malformed_is_a_fault(opener, message, tmp_path):
-    told = faults(Project(tmp_path, "Text.\n\n" + block(opener, "x\n") + REAL))
+def test_an_opener_that_is_meant_and_malformed_is_a_error(opener, message, tmp_path):
+    told = errors(Project(tmp_path, "Text.\n\n" + block(opener, "x\n") + REAL))
     assert message in told[0]
     assert told[0].startswith("book/ch.md:3: ")
 
@@ -438,7 +443,7 @@ def test_names(name, form, tmp_path):
     book = target("a.py", f"<<{name}>>\nf(<<{defined}>>)\n") + chunk(defined, "x\n")
     project = Project(tmp_path, book)
     assert project.tangle("--bare") == {"a.py": "x\nf(x)\n"}
-    assert list(tangle.read_book([str(tmp_path / "book")]).chunks)[1] == name
+    assert list(literate.read.read_book([str(tmp_path / "book")]).chunks)[1] == name
 
 
 # ---- references
@@ -638,15 +643,15 @@ def test_a_chunk_of_another_chapter_is_continued_by_append(opener, tmp_path):
 
 
 @pytest.mark.parametrize("opener", APPENDING)
-def test_append_and_no_owner_is_a_fault(opener, tmp_path):
+def test_append_and_no_owner_is_a_error(opener, tmp_path):
     book = {"a.md": block(opener, "1\n") + target("f", "<<x>>\n")}
-    (told,) = faults(Project(tmp_path, book))
+    (told,) = errors(Project(tmp_path, book))
     assert told == "book/a.md:1: .append, but no block defines 'x' to append to"
 
 
 def test_every_chapter_that_takes_a_name_is_told(tmp_path):
     book = {f"{k}.md": chunk("x", "1\n") for k in "abc"} | {"0.md": target("f", "<<x>>\n")}
-    told = faults(Project(tmp_path, book))
+    told = errors(Project(tmp_path, book))
     assert [line[:12] for line in told] == ["book/b.md:1:", "book/c.md:1:"]
     assert all("'x', defined at book/a.md:1" in line for line in told)
 
@@ -673,7 +678,7 @@ def test_join_reads_names_and_paths_as_entangled_does(tmp_path):
 def test_join_warns_of_what_is_undefined_in_no_file(tmp_path):
     sketch = chunk("sketch", "<<step>>\n<<other>>\n") + chunk("other", "<<far>>\n")
     project = Project(tmp_path, target("a.py", "x\n") + sketch)
-    assert [told.partition(";")[0] for told in faults(project)] == [
+    assert [told.partition(";")[0] for told in errors(project)] == [
         "book/ch.md:6: chunk 'step' is undefined",
         "book/ch.md:11: chunk 'far' is undefined",
     ]
@@ -742,14 +747,14 @@ def test_bytes(chapter, expected, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [b"\xff", b"\xc3(", b"\xed\xa0\x80", b"x\xf0\x9f"])
-def test_a_chapter_that_is_not_utf8_is_a_fault_at_its_line(wrong, tmp_path):
+def test_a_chapter_that_is_not_utf8_is_a_error_at_its_line(wrong, tmp_path):
     project = Project(tmp_path, {"a.md": REAL})
     project.put("book/b.md", b"Text.\n\n" + wrong + b"\n")
-    (told,) = faults(project)
+    (told,) = errors(project)
     assert told.startswith(f"book/b.md:3: is not UTF-8: byte 0x{wrong.removeprefix(b'x')[0]:02x}")
 
 
-# ---- faults
+# ---- errors
 
 TARGETS = {
     "../a": "is outside the output folder",
@@ -787,7 +792,7 @@ TARGETS = {
 @pytest.mark.parametrize(("path", "message"), TARGETS.items(), ids=map(ascii, TARGETS))
 def test_targets_that_are_refused(path, message, tmp_path):
     opener = f'python {{#a file="{path.replace(chr(92), chr(92) * 2)}"}}'
-    (told,) = faults(Project(tmp_path / "root", REAL + block(opener, "x\n")))
+    (told,) = errors(Project(tmp_path / "root", REAL + block(opener, "x\n")))
     assert told.startswith("book/ch.md:5: target ")
     assert message in told
     assert [entry.name for entry in tmp_path.iterdir()] == ["root"]
@@ -827,26 +832,26 @@ def test_targets_that_only_look_odd(path, tmp_path):
     ],
 )
 def test_targets_that_cannot_both_be_there(first, second, message, tmp_path):
-    told = faults(Project(tmp_path, target(first, "x\n") + target(second, "y\n")))
+    told = errors(Project(tmp_path, target(first, "x\n") + target(second, "y\n")))
     assert len(told) == 1
     assert message in told[0]
 
 
 def test_one_target_with_two_names(tmp_path):
     book = block("{#one file=a.py}", "1\n") + block("{#two file=./a.py}", "2\n")
-    (told,) = faults(Project(tmp_path, book))
+    (told,) = errors(Project(tmp_path, book))
     assert told.startswith("book/ch.md:5: target 'a.py' is claimed by #two here and by #one at ")
 
 
 def test_one_name_with_two_targets(tmp_path):
     book = block("{#one file=a.py}", "1\n") + block("{#one file=b.py}", "2\n")
-    (told,) = faults(Project(tmp_path, book))
+    (told,) = errors(Project(tmp_path, book))
     assert told == "book/ch.md:5: chunk 'one' already goes to 'a.py'; one chunk makes one file"
 
 
 def test_one_target_with_two_modes(tmp_path):
     book = block("{file=a mode=755}", "1\n") + block("{file=a mode=644}", "2\n")
-    (told,) = faults(Project(tmp_path, book))
+    (told,) = errors(Project(tmp_path, book))
     assert told.startswith("book/ch.md:5: mode=644 for 'a', which has mode 755")
 
 
@@ -867,9 +872,9 @@ def test_what_stands_in_a_targets_place(what, tmp_path):
         place.symlink_to("nowhere")
     elif what == "pipe":
         os.mkfifo(place)
-    (told,) = faults(project)
+    (told,) = errors(project)
     assert told.startswith("book/ch.md:1: target 'p/a.py' is a ")
-    assert faults(project, "--force") == [told]
+    assert errors(project, "--force") == [told]
 
 
 @pytest.mark.parametrize("where", ["outside", "inside", "nowhere"])
@@ -878,7 +883,7 @@ def test_a_target_behind_a_link(where, tmp_path):
     (tmp_path / "outside").mkdir()
     project.put("inside/mine.txt", "mine\n")
     (tmp_path / "root" / "p").symlink_to({"outside": "../outside"}.get(where, where))
-    (told,) = faults(project)
+    (told,) = errors(project)
     assert told.startswith("book/ch.md:1: target 'p/q/a.py' goes through 'p', which is a link")
     assert not any((tmp_path / "outside").iterdir())
 
@@ -886,7 +891,7 @@ def test_a_target_behind_a_link(where, tmp_path):
 def test_a_file_in_the_place_of_a_folder(tmp_path):
     project = Project(tmp_path, target("p/a.py", "x\n"))
     project.put("p", "mine\n")
-    (told,) = faults(project)
+    (told,) = errors(project)
     assert told.startswith("book/ch.md:1: target 'p/a.py' goes through 'p', which is a file")
 
 
@@ -903,13 +908,13 @@ def test_an_undefined_reference_is_told_at_its_line(where, body, line, message, 
     before, prefix = CONTAINERS["numbered item" if where == "list" else where]
     rows = block("{#a file=a.py}", body).splitlines()
     text = before + "".join(f"{prefix}{row}\n" for row in rows) + "\n" + chunk("set-up", "x\n")
-    (told,) = faults(Project(tmp_path, text))
+    (told,) = errors(Project(tmp_path, text))
     assert told == f"book/ch.md:{before.count(chr(10)) + line}: {message}"
 
 
 def test_a_name_without_its_mark_is_told(tmp_path):
     text = target("a.py", "<<set-up>>\n") + block("python {set-up}", "x\n")
-    (told,) = faults(Project(tmp_path, text))
+    (told,) = errors(Project(tmp_path, text))
     assert (
         told == "book/ch.md:2: chunk 'set-up' is undefined; book/ch.md:5 has 'set-up' without a #"
     )
@@ -936,11 +941,11 @@ MISREAD = {
 @pytest.mark.parametrize(
     ("attribute", "meant"), [(wrong, ours) for ours, names in MISREAD.items() for wrong in names]
 )
-def test_an_attribute_that_is_nearly_ours_is_a_fault(attribute, meant, tmp_path):
+def test_an_attribute_that_is_nearly_ours_is_a_error(attribute, meant, tmp_path):
     book = target("a.py", "x\n") + block(f"python {{{attribute}=b.py}}", "y\n")
     wrong = f"{attribute}= is no attribute of a block; write {meant}=b.py"
     project = Project(tmp_path, book)
-    assert faults(project) == [f"book/ch.md:5: {wrong}"]
+    assert errors(project) == [f"book/ch.md:5: {wrong}"]
     run = project.run("--join")
     assert (run.status, run.err) == (0, f"book/ch.md:5: warning: {wrong}\n")
 
@@ -990,23 +995,23 @@ CIRCLES = {
 @pytest.mark.parametrize("used", [True, False], ids=["used", "unused"])
 def test_a_cycle_is_told_with_its_whole_path(body, circles, used, tmp_path):
     book = target("f", "<<a>>\n" if used else "x\n") + chunk("a", body)
-    told = faults(Project(tmp_path, book))
+    told = errors(Project(tmp_path, book))
     assert [line.partition("cycle: ")[2] for line in told] == circles
 
 
 def test_a_cycle_of_ten_thousand_chunks(tmp_path):
     ring = "".join(chunk(f"n{k}", f"<<n{(k + 1) % 10_000}>>\n") for k in range(10_000))
-    (told,) = faults(Project(tmp_path, target("f", "<<n0>>\n") + ring))
+    (told,) = errors(Project(tmp_path, target("f", "<<n0>>\n") + ring))
     assert told.startswith("book/ch.md:40002: cycle: n0 (book/ch.md:6) -> n1 (book/ch.md:10) -> ")
 
 
-def test_all_faults_of_the_whole_book_are_told_in_order(tmp_path):
+def test_all_errors_of_the_whole_book_are_told_in_order(tmp_path):
     book = {
         "a.md": target("x", "<<no>>\n") + block("{#b file=../b}", "1\n") + "<!--\n",
         "b.md": target("X", "1\n") + "``` {#c}\n",
         "c.md": chunk("d", "<<d>>\n") + block("diff {patch=nothing}", "-x\n"),
     }
-    places = [line.split(": ")[0] for line in faults(Project(tmp_path, book))]
+    places = [line.split(": ")[0] for line in errors(Project(tmp_path, book))]
     assert places == [
         "book/a.md:2",
         "book/a.md:5",
@@ -1095,7 +1100,7 @@ def test_the_header_stands_first_or_behind_what_must_be_first(path, first, heade
     wanted = header.format("Tangled from book/ch.md")
     assert project.tangle() == {path: first + wanted + rest}
     assert project.tangle("--bare") == {path: first + rest}
-    found = tangle.line_map(tangle.read_book([str(tmp_path / "book")]), path)
+    found = literate.expand.line_map(literate.read.read_book([str(tmp_path / "book")]), path)
     place = first.count("\n")
     lines = [number for _, number in found]
     assert lines[:place] + lines[place + bool(header) :] == [
@@ -1247,9 +1252,9 @@ MISFITS = {
 
 
 @pytest.mark.parametrize(("body", "message"), MISFITS.values(), ids=MISFITS)
-def test_a_patch_that_does_not_fit_is_a_fault_at_its_line(body, message, tmp_path):
+def test_a_patch_that_does_not_fit_is_a_error_at_its_line(body, message, tmp_path):
     book = PATCHED + chunk("other", "<<body>>\n") + target("o", "<<other>>\n")
-    told = faults(Project(tmp_path, book + patch(body)))
+    told = errors(Project(tmp_path, book + patch(body)))
     assert len(told) == 1
     assert told[0].startswith(f"book/ch.md:{book.count(chr(10)) + 1}: ")
     assert message in told[0]
@@ -1258,7 +1263,7 @@ def test_a_patch_that_does_not_fit_is_a_fault_at_its_line(body, message, tmp_pat
 def test_a_circle_through_two_patches_of_one_variant(tmp_path):
     book = target("f", "<<a>>\n<<b>>\n") + chunk("a", "1\n") + chunk("b", "2\n")
     book += patch(" 1\n+<<b>>\n", "#s patch=a file=s.patch") + patch(" 2\n+<<a>>\n", "#s patch=b")
-    told = faults(Project(tmp_path, book))
+    told = errors(Project(tmp_path, book))
     assert all("a cycle" in line and "book/ch.md:1" in line for line in told)
 
 
@@ -1278,7 +1283,7 @@ def test_a_circle_through_two_patches_of_one_variant(tmp_path):
         (patch("-1\n+" + "x" * 2**20 + "\n" + "+<<b>>\n" * 70, "patch=a file=s"), 1, "larger than"),
     ],
 )
-def test_faults_of_variants(patches, line, message, tmp_path):
+def test_errors_of_variants(patches, line, message, tmp_path):
     program = target("f", "<<a>>\n<<b>>\n") + chunk("unused", "1\n")
     program += chunk("a", "1\n") + chunk("b", "2\n" * (2**19 if "larger" in message else 1))
     run = Project(tmp_path, patches + program).run()

@@ -15,6 +15,10 @@ from unittest import mock
 
 import pytest
 
+import literate.book
+import literate.command
+import literate.expand
+import literate.read
 import tangle
 
 HERE = Path(__file__).resolve().parent
@@ -52,7 +56,7 @@ class Project:
             mock.patch("sys.stdin", io.StringIO(stdin)),
         ):
             try:
-                status = tangle.main(list(arguments))
+                status = literate.command.main(list(arguments))
             except SystemExit as usage:
                 status = usage.code
         return Run(status, out.getvalue(), err.getvalue())
@@ -70,7 +74,9 @@ class Project:
 
     def made(self) -> dict[str, str]:
         """Every file but the chapters and the record."""
-        ours = [p for p in self.snapshot() if not p.startswith("book/") and p != tangle.RECORD]
+        ours = [
+            p for p in self.snapshot() if not p.startswith("book/") and p != literate.book.RECORD
+        ]
         return {path: self.text(path) for path in ours if (self.root / path).is_file()}
 
     def snapshot(self) -> dict[str, tuple[bytes, int]]:
@@ -166,7 +172,7 @@ def traced(project, expected):
     assert project.tangle("--bare") == expected
     lines = [("book/ch.md", line) for line in (4, 13, 14, 6, 7)]
     with contextlib.chdir(project.root):
-        assert tangle.line_map(tangle.read_book(), "a.py", bare=True) == lines
+        assert literate.expand.line_map(literate.read.read_book(), "a.py", bare=True) == lines
     done = subprocess.run(
         [sys.executable, "a.py"], cwd=project.root, capture_output=True, text=True, check=False
     )

@@ -16,7 +16,12 @@ from unittest import mock
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import tangle
+import literate.expand
+import literate.patch
+import literate.read
+import literate.record
+import literate.stitch
+import literate.where
 
 law = settings(
     max_examples=int(os.environ.get("TANGLE_EXAMPLES", "40")),
@@ -58,7 +63,7 @@ class Project:
             mock.patch("sys.stdin", io.StringIO(stdin)),
         ):
             try:
-                status = tangle.main(list(arguments))
+                status = literate.command.main(list(arguments))
             except SystemExit as usage:
                 status = usage.code
         return Run(status, out.getvalue(), err.getvalue())
@@ -76,7 +81,9 @@ class Project:
 
     def made(self) -> dict[str, str]:
         """Every file but the chapters and the record."""
-        ours = [p for p in self.snapshot() if not p.startswith("book/") and p != tangle.RECORD]
+        ours = [
+            p for p in self.snapshot() if not p.startswith("book/") and p != literate.book.RECORD
+        ]
         return {path: self.text(path) for path in ours if (self.root / path).is_file()}
 
     def snapshot(self) -> dict[str, tuple[bytes, int]]:
@@ -265,9 +272,9 @@ def test_a_book_is_tangled_as_the_rules_say(book):
     with project(book.files) as one:
         assert one.tangle("--bare") == book.expected
         with contextlib.chdir(one.root):
-            read = tangle.read_book()
+            read = literate.read.read_book()
             for target, text in book.expected.items():
-                lines = tangle.line_map(read, target, bare=True)
+                lines = literate.expand.line_map(read, target, bare=True)
                 assert len(lines) == text.count("\n")
                 for row, place in zip(text.splitlines(), lines, strict=True):
                     check_origin(book, row, place)
@@ -353,7 +360,7 @@ def edits(draw, text):
 def outside(one):
     """All text of the chapters that stands outside blocks."""
     kept = []
-    for chapter in tangle.read_book([str(one.root / "book")]).chapters:
+    for chapter in literate.read.read_book([str(one.root / "book")]).chapters:
         rows = Path(chapter.path).read_bytes().split(b"\n")
         for block in reversed(chapter.blocks):
             del rows[block.line - 1 : block.end_line]
@@ -403,6 +410,30 @@ def test_a_patch_fits_after_edits_that_leave_its_lines(signs, start, becomes, ed
         old = [row[1:] for row in after[:-1]]
         assert old == new[new.index(old[0]) :][: len(old)]
         assert {row[1:] for row in rows} - {f"word{k}" for k in edited} <= set(old)
+
+
+BLANKS = st.lists(st.integers(0, 3), min_size=3, max_size=3)
+
+
+@law
+@given(BLANKS, st.integers(0, 2), st.integers(0, 3), st.sampled_from(["", "    "]))
+def test_blank_lines_between_references_are_their_outlines(before, at, number, indent):
+    def chapter(blanks):
+        names = zip(blanks, ["a", "b", "c"], strict=True)
+        outline = "".join("\n" * number + f"{indent}<<{name}>>\n" for number, name in names)
+        bodies = {name: f"{name}1\n\n{name}2\n" for name in "abc"}
+        chunks = "".join(f"```python {{#{name}}}\n{body}```\n\n" for name, body in bodies.items())
+        patch = "```diff {#s patch=a file=s.patch}\n a1\n\n-a2\n+new\n```\n"
+        return f"```python {{file=a.py}}\nx\n{outline}```\n\n{chunks}{patch}"
+
+    after = [*before[:at], number, *before[at + 1 :]]
+    with project({"ch.md": chapter(before).encode()}) as one, project({}) as other:
+        one.tangle("--bare")
+        other.put("book/ch.md", chapter(after))
+        one.put("a.py", other.tangle("--bare")["a.py"])
+        run = one.run("stitch", "--bare")
+        assert run.status == 0, run.err
+        assert one.text("book/ch.md") == chapter(after)
 
 
 @law
@@ -659,11 +690,11 @@ def test_no_bytes_break_the_tangler(chapters, options, data):
 def check_lines(one, options):
     """Every generated line has an origin, and `where` finds it."""
     with contextlib.chdir(one.root):
-        book = tangle.read_book(join="--join" in options)
+        book = literate.read.read_book(join="--join" in options)
         for target in book.targets:
-            lines = tangle.line_map(book, target, bare="--bare" in options)
+            lines = literate.expand.line_map(book, target, bare="--bare" in options)
             assert len(lines) == (one.root / target).read_bytes().count(b"\n")
             for number in range(1, len(lines) + 1):
-                told = tangle.locate(book, f"{target}:{number}", bare="--bare" in options)
+                told = literate.where.locate(book, f"{target}:{number}", bare="--bare" in options)
                 path, line = lines[number - 1]
                 assert told[0].partition(" ")[0] == f"{path}:{line}"

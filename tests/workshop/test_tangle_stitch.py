@@ -16,6 +16,12 @@ from unittest import mock
 
 import pytest
 
+import literate.expand
+import literate.patch
+import literate.read
+import literate.record
+import literate.stitch
+import literate.where
 import tangle
 
 HERE = Path(__file__).resolve().parent
@@ -52,7 +58,7 @@ class Project:
             mock.patch("sys.stdin", io.StringIO(stdin)),
         ):
             try:
-                status = tangle.main(list(arguments))
+                status = literate.command.main(list(arguments))
             except SystemExit as usage:
                 status = usage.code
         return Run(status, out.getvalue(), err.getvalue())
@@ -70,7 +76,9 @@ class Project:
 
     def made(self) -> dict[str, str]:
         """Every file but the chapters and the record."""
-        ours = [p for p in self.snapshot() if not p.startswith("book/") and p != tangle.RECORD]
+        ours = [
+            p for p in self.snapshot() if not p.startswith("book/") and p != literate.book.RECORD
+        ]
         return {path: self.text(path) for path in ours if (self.root / path).is_file()}
 
     def snapshot(self) -> dict[str, tuple[bytes, int]]:
@@ -429,14 +437,14 @@ def test_a_long_file_is_compared_only_between_its_equal_ends():
     old = [f"line {k}" for k in range(20_000)]
     new = [*old[:9_000], "new", *old[9_002:]]
     with mock.patch("difflib.SequenceMatcher", wraps=SequenceMatcher) as matcher:
-        assert tangle.opcodes(old, new) == [
+        assert literate.patch.opcodes(old, new) == [
             ("equal", 0, 9_000, 0, 9_000),
             ("replace", 9_000, 9_002, 9_000, 9_001),
             ("equal", 9_002, 20_000, 9_001, 19_999),
         ]
     assert matcher.call_args.args[1:3] == (["line 9000", "line 9001"], ["new"])
-    assert tangle.opcodes(["x"] * 3, ["x"] * 3) == [("equal", 0, 3, 0, 3)]
-    assert tangle.opcodes([], []) == []
+    assert literate.patch.opcodes(["x"] * 3, ["x"] * 3) == [("equal", 0, 3, 0, 3)]
+    assert literate.patch.opcodes([], []) == []
 
 
 @pytest.mark.parametrize("options", [[], ["--bare"], ["--force"]])
@@ -722,7 +730,7 @@ def test_the_same_edit_in_file_and_chapter_is_no_conflict(tmp_path):
     assert project.tangle("--bare") == {"a.py": "2\n"}
 
 
-def test_a_book_with_faults_is_not_stitched(tmp_path):
+def test_a_book_with_errors_is_not_stitched(tmp_path):
     project = Project(tmp_path, target("a.py", "1\n"))
     project.tangle("--bare")
     project.put("a.py", "2\n")
@@ -739,13 +747,13 @@ def test_a_chapter_that_is_saved_while_stitch_runs_keeps_what_was_saved(tmp_path
     project.tangle("--bare")
     project.put("a.py", "1\nfile\n")
     saved = "A new first line.\n\n" + target("a.py", "1\n2\n")
-    really_load = tangle.load_record
+    really_load = literate.record.load_record
 
     def load_record(root):
         project.put("book/ch.md", saved)  # the book has been read by now
         return really_load(root)
 
-    with mock.patch("tangle.load_record", load_record):
+    with mock.patch("literate.command.load_record", load_record):
         run = project.run("stitch", "--bare")
     text = project.text("book/ch.md")
     assert text.startswith("A new first line.\n\n```python {file=a.py}\n1\n")
@@ -866,7 +874,7 @@ def test_a_watching_stitch_works_in_both_directions(tmp_path):
 def test_an_edit_that_is_saved_while_a_watching_stitch_runs_is_not_missed(tmp_path):
     project = Project(tmp_path, target("a.py", "1\n") + target("b.py", "1\n"))
     project.tangle("--bare")
-    really_write = tangle.write_chapters
+    really_write = literate.stitch.write_chapters
     looks = []
 
     def write_chapters(*arguments):
@@ -879,7 +887,10 @@ def test_an_edit_that_is_saved_while_a_watching_stitch_runs_is_not_missed(tmp_pa
         if len(looks) == 5:
             raise KeyboardInterrupt
 
-    with mock.patch("tangle.write_chapters", write_chapters), mock.patch("time.sleep", sleep):
+    with (
+        mock.patch("literate.stitch.write_chapters", write_chapters),
+        mock.patch("time.sleep", sleep),
+    ):
         project.put("a.py", "22\n")
         project.run("stitch", "--watch", "--bare")
     assert looks[0] == target("a.py", "22\n") + target("b.py", "1\n")

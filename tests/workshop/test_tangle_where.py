@@ -18,6 +18,9 @@ from unittest import mock
 
 import pytest
 
+import literate.expand
+import literate.read
+import literate.where
 import tangle
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -54,7 +57,7 @@ class Project:
             mock.patch("sys.stdin", io.StringIO(stdin)),
         ):
             try:
-                status = tangle.main(list(arguments))
+                status = literate.command.main(list(arguments))
             except SystemExit as usage:
                 status = usage.code
         return Run(status, out.getvalue(), err.getvalue())
@@ -72,7 +75,9 @@ class Project:
 
     def made(self) -> dict[str, str]:
         """Every file but the chapters and the record."""
-        ours = [p for p in self.snapshot() if not p.startswith("book/") and p != tangle.RECORD]
+        ours = [
+            p for p in self.snapshot() if not p.startswith("book/") and p != literate.book.RECORD
+        ]
         return {path: self.text(path) for path in ours if (self.root / path).is_file()}
 
     def snapshot(self) -> dict[str, tuple[bytes, int]]:
@@ -199,7 +204,7 @@ def annotator(root):
     return conftest.annotator(mock.Mock(stash={}, rootpath=root))
 
 
-def test_without_a_book_or_with_faults_there_are_no_chapter_lines(tmp_path):
+def test_without_a_book_or_with_errors_there_are_no_chapter_lines(tmp_path):
     project = Project(tmp_path, MODULE)
     project.tangle()
     assert annotator(tmp_path) is None  # there is no tangle.py, though one can be imported here
@@ -297,7 +302,7 @@ def test_the_line_map_agrees_with_a_search(ends, options, mark, tmp_path):
     project = Project(tmp_path, mark + MAPPED.replace("\n", ends))
     made = project.tangle(*options)["a.py"].splitlines()
     with contextlib.chdir(tmp_path):
-        found = tangle.line_map(tangle.read_book(), "a.py", bare=bool(options))
+        found = literate.expand.line_map(literate.read.read_book(), "a.py", bare=bool(options))
     assert len(found) == len(made)
     if not options:
         assert found.pop(0) == ("book/ch.md", 3)
@@ -315,18 +320,20 @@ def test_the_header_belongs_to_the_opener_behind_what_stands_before_it(tmp_path)
         tmp_path, "\n" + target("a.py", "<<top>>\nx\n") + chunk("top", "#!/bin/sh\ny\n")
     )
     project.tangle()
-    book = tangle.read_book([str(tmp_path / "book")])
-    assert [line for _, line in tangle.line_map(book, "a.py")] == [8, 7, 9, 4]
+    book = literate.read.read_book([str(tmp_path / "book")])
+    assert [line for _, line in literate.expand.line_map(book, "a.py")] == [8, 7, 9, 4]
 
 
 def test_pieces_say_what_the_text_is_made_of(tmp_path):
     book = target("a.py", "f(<<two>>)\n    <<two>>\n") + chunk("two", "1,\n2\n")
     project = Project(tmp_path, book)
     project.tangle()
-    read = tangle.read_book([str(tmp_path / "book")])
+    read = literate.read.read_book([str(tmp_path / "book")])
     for options in ({}, {"bare": True}):
-        pieces = tangle.target_pieces(read, "a.py", **options)
-        assert "".join(piece.text for piece in pieces) == tangle.expand(read, "a.py", **options)
+        pieces = literate.expand.target_pieces(read, "a.py", **options)
+        assert "".join(piece.text for piece in pieces) == literate.expand.expand(
+            read, "a.py", **options
+        )
         for piece in pieces:
             if piece.start >= 0 and "\n" in piece.text:
                 first = piece.text.split("\n")[0].removeprefix(piece.pad)
@@ -444,7 +451,7 @@ def test_where_from_another_folder_and_with_another_root(tmp_path):
         assert back == "../p/a.py:4\n"
 
 
-def test_a_book_with_faults_has_no_where(tmp_path):
+def test_a_book_with_errors_has_no_where(tmp_path):
     project = Project(tmp_path, "```\n")
     run = project.run("where", "a.py:1")
     assert run.status == 1

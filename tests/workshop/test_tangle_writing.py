@@ -17,6 +17,10 @@ from unittest import mock
 
 import pytest
 
+import literate.book
+import literate.command
+import literate.disk
+import literate.record
 import tangle
 
 HERE = Path(__file__).resolve().parent
@@ -53,7 +57,7 @@ class Project:
             mock.patch("sys.stdin", io.StringIO(stdin)),
         ):
             try:
-                status = tangle.main(list(arguments))
+                status = literate.command.main(list(arguments))
             except SystemExit as usage:
                 status = usage.code
         return Run(status, out.getvalue(), err.getvalue())
@@ -71,7 +75,9 @@ class Project:
 
     def made(self) -> dict[str, str]:
         """Every file but the chapters and the record."""
-        ours = [p for p in self.snapshot() if not p.startswith("book/") and p != tangle.RECORD]
+        ours = [
+            p for p in self.snapshot() if not p.startswith("book/") and p != literate.book.RECORD
+        ]
         return {path: self.text(path) for path in ours if (self.root / path).is_file()}
 
     def snapshot(self) -> dict[str, tuple[bytes, int]]:
@@ -96,14 +102,14 @@ def chunk(name: str, body: str) -> str:
     return block(f"python {{#{name}}}", body)
 
 
-def faults(project: Project, *arguments: str) -> list[str]:
+def errors(project: Project, *arguments: str) -> list[str]:
     """What a run that has to refuse the book, and to change nothing, says is wrong with it."""
     before = project.snapshot()
     run = project.run("--bare", *arguments)
     assert run.status == 1, run
     assert project.snapshot() == before
     told = [line for line in run.err.splitlines() if ": warning: " not in line]
-    assert told.pop() == f"tangle: {len(told)} fault{'s'[: len(told) > 1]}; nothing written"
+    assert told.pop() == f"tangle: {len(told)} error{'s'[: len(told) > 1]}; nothing written"
     return told
 
 
@@ -246,7 +252,7 @@ def test_a_hostile_record_deletes_nothing(path, tmp_path):
     for place in ("../mine", ".git/config", "book/mine.md", "../other/mine", "folder/mine"):
         project.put(place, "mine\n")
     (tmp_path / "root" / "link").symlink_to("../other")
-    hashed = tangle.digest(b"mine\n")
+    hashed = literate.record.digest(b"mine\n")
     entry = path.replace("OUTSIDE", str(tmp_path)).replace("\\", "\\\\")
     record = project.text(".tangle.json").replace("{\n", f'{{\n"{entry}": "{hashed}",\n')
     project.put(".tangle.json", record)
@@ -557,11 +563,11 @@ def test_a_folder_with_something_else_in_it_does_not_turn_into_a_file(tmp_path):
         project.tangle()
         project.put(mine, "mine\n")
         project.put("book/ch.md", target("p", "x\n"))
-        (told,) = faults(project)
+        (told,) = errors(project)
         assert told.startswith("book/ch.md:1: target 'p' is a folder on disk")
     (tmp_path / "p-mine.txt" / "p" / "mine.txt").unlink()
     (tmp_path / "p-mine.txt" / "p" / "link").symlink_to(tmp_path)
-    (told,) = faults(Project(tmp_path / "p-mine.txt", target("p", "x\n")))
+    (told,) = errors(Project(tmp_path / "p-mine.txt", target("p", "x\n")))
     assert told.startswith("book/ch.md:1: target 'p' is a folder on disk")
 
 
@@ -673,7 +679,7 @@ def test_a_killed_run_leaves_old_or_new_files_and_the_next_run_ends_well(changed
         restore(project, start)
         assert faulty_disk(project, "kill", number).status == -signal.SIGKILL
         left = project.snapshot()
-        for path in (old.keys() | new.keys()) - {tangle.RECORD, "book/ch.md"}:
+        for path in (old.keys() | new.keys()) - {literate.book.RECORD, "book/ch.md"}:
             was, will = old.get(path), new.get(path)
             between = None if path in ("flip", "flop") else was
             assert left.get(path) in (was, between, will), (number, path)
@@ -775,10 +781,12 @@ def watch(project, steps, *arguments):
     return run
 
 
-def test_a_watcher_outlives_every_fault(tmp_path):
+def test_a_watcher_outlives_every_error(tmp_path):
     project = Project(tmp_path, target("a.py", "1\n"))
     made = []
-    full = mock.patch("tangle.carry_out", side_effect=OSError(28, "No space left on device"))
+    full = mock.patch(
+        "literate.command.carry_out", side_effect=OSError(28, "No space left on device")
+    )
 
     def put(text, name="ch.md"):
         return lambda: (made.append(project.made()), project.put(f"book/{name}", text))
@@ -915,7 +923,7 @@ def test_a_flag_without_its_dashes_is_understood(verb, tmp_path):
     project = Project(tmp_path, target("a.py", "x\n"))
     assert project.run(verb) == project.run(f"--{verb}")
     assert project.run(verb, "book", "--bare").out
-    assert tangle.parse_arguments(["watch", "book"]).watch
+    assert literate.command.parse_arguments(["watch", "book"]).watch
     project.put(f"{verb}/ch.md", target("b.py", "y\n"))
     assert project.run(verb, "-o", "out").status == 0
     assert project.text("out/b.py").endswith("\ny\n")

@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.5-layers.md
+# Tangled from book/2-transformer/L5.5-layers.md
 """GELU, a smooth relative of ReLU, in its two versions (D. Hendrycks and K. Gimpel, 2016)."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.5-layers.md
+# Tangled from book/2-transformer/L5.5-layers.md
 """The weights of a model's attentions, collected from outside while the model runs."""
 
 from __future__ import annotations

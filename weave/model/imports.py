@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 ROOMS: dict[str, set[str]] = {  # room -> the rooms that it may know
-    "tangle": set(),
+    "literate": set(),
     "tinyllm": set(),
     "ol": {"tinyllm"},
     "weave": set(),
     "weave.figures": {"tinyllm"},
-    "weave.model": {"tangle"},
-    "weave.run": {"tangle", "weave.model"},
-    "weave.render": {"tangle", "weave.model", "weave.run", "weave.figures"},
-    "weave.serve": {"tangle", "weave.model", "weave.run", "weave.render"},
+    "weave.model": {"literate"},
+    "weave.run": {"literate", "weave.model"},
+    "weave.render": {"literate", "weave.model", "weave.run", "weave.figures"},
+    "weave.serve": {"literate", "weave.model", "weave.run", "weave.render"},
 }
 
 

@@ -18,14 +18,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import tangle
+import literate.book
+import literate.command
+import literate.expand
+import literate.read
 from weave.model import glossary, header, prose
 from weave.model.page import Output, Page, Place, between
 from weave.model.program import Program
 
 log = logging.getLogger("mkdocs.weave")  # below MkDocs' own, so that --strict counts the warnings
 
-REFERENCE = re.compile(r"(\\?)" + tangle.REFERENCE.pattern)  # a backslash makes it text
+REFERENCE = re.compile(r"(\\?)" + literate.book.REFERENCE.pattern)  # a backslash makes it text
 LABEL = re.compile(r"\\label\{eq:([^{}]+)\}")
 TEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 TITLE = re.compile(r"^# +(.+?)(?: *\{.*\})?$", re.MULTILINE)
@@ -45,7 +48,7 @@ class Index:
         # page -> what it asked by `test` and `defined`: by that it is known whether it would come out the same
         self.answers: defaultdict[str, dict[tuple[str, str], Place | None]] = defaultdict(dict)
         self.faults: list[tuple[str, int, str]] = []  # path, line, what is wrong
-        self.book = tangle.read_book([folder])
+        self.book = literate.read.read_book([folder])
         self.pages: dict[str, Page] = {}
         self.facts: dict[str, dict[str, Any]] = {}  # chapter id -> its header facts and mutants
         self.page_of: dict[str, Page] = {}  # chapter id -> its page
@@ -69,7 +72,7 @@ class Index:
         for line, message in self.terms.faults:
             self.fault(GLOSSARY, line, message)
         self.term_pattern = glossary.pattern(self.forms)
-        for fault in self.book.faults:
+        for fault in self.book.errors:
             self.report(*fault)
 
     def fault(self, page: str, line: int, message: str) -> None:
@@ -97,7 +100,7 @@ class Index:
     def add(self, path: str, text: str) -> None:
         """Take in a page that was made for the book and is no chapter of it."""
         if path not in self.pages:
-            made = tangle.add_chapter(tangle.Book(), path, path, text)
+            made = literate.read.add_chapter(literate.book.Book(), path, path, text)
             page = Page(path, text, made.blocks, title=TITLE.findall(text)[0], generated=True)
             self.pages[path] = self._by_text[_plain(text)] = page
 
@@ -107,7 +110,7 @@ class Index:
         `origins` has the chapter and line behind each of its lines, where its faults are reported.
         """
         self.origins[path] = origins
-        self._read(tangle.add_chapter(tangle.Book(), path, path, text))
+        self._read(literate.read.add_chapter(literate.book.Book(), path, path, text))
 
     def href(self, page: str, place: Place) -> str:
         """The address of a place, as a link on `page` has it."""
@@ -135,7 +138,7 @@ class Index:
     def sources(self, target: str) -> set[Any]:
         """The blocks that lines of a tangled file come from."""
         if target not in self._sources:
-            lines = tangle.origins(tangle.target_pieces(self.book, target))
+            lines = literate.expand.origins(literate.expand.target_pieces(self.book, target))
             self._sources[target] = {block for block, _ in lines}
         return self._sources[target]
 
@@ -200,9 +203,9 @@ class Index:
 
     def body(self, block: Any) -> str:
         """A block's code with the chunks that it refers to in their places; as it is written where that cannot be."""
-        items = {**self.book.items, "": tangle.split_items(block, self.book.chunks)}
+        items = {**self.book.items, "": literate.book.split_items(block, self.book.chunks)}
         try:
-            pieces = tangle.expand_items(self.book, "", items)
+            pieces = literate.expand.expand_items(self.book, "", items)
         except (KeyError, OverflowError):  # a chunk that is not there, or one that contains itself
             return str(block.body)
         return "".join(piece[0] for piece in pieces)
@@ -325,7 +328,7 @@ def current(folder: str = "book") -> Index:
 
 
 def _chapters(folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    for path, _ in tangle.find_chapters([folder]):
+    for path, _ in literate.read.find_chapters([folder]):
         yield path, os.stat(path)
 
 

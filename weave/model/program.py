@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import tangle
+import literate.book
+import literate.expand
 
 NAME = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(.*\)|\[.*\])?", re.DOTALL)
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -93,25 +94,27 @@ class Module:
 class Program:
     """All Python files of a book. Empty while the book has faults: then nothing is known for certain."""
 
-    def __init__(self, book: tangle.Book) -> None:
+    def __init__(self, book: literate.book.Book) -> None:
         self.modules: dict[str, Module] = {}  # "tinyllm.xfmr.mha" -> the file
         self.at: dict[tuple[str, int], str] = {}  # chapter and line of a block -> its place
         self.pages: dict[str, list[Module]] = {}  # chapter -> the modules that it writes to
         self._members: dict[str, list[Definition]] = {}  # name -> methods called so
-        for target in () if book.faults else book.targets:
+        for target in () if book.errors else book.targets:
             if target.endswith(".py"):
                 self._read(book, target)
         for module in self.modules.values():
             self._link(module)
 
-    def _read(self, book: tangle.Book, target: str) -> None:
-        pieces = tangle.target_pieces(book, target)
+    def _read(self, book: literate.book.Book, target: str) -> None:
+        pieces = literate.expand.target_pieces(book, target)
         text = "".join(piece.text for piece in pieces)
         source = _source(text)
         if source is None or "\r" in text:  # which ends a line for Python, and not for the tangler
             return
         name = target.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-        module = Module(name, target, source, tangle.origins(pieces), imports=source.imports)
+        module = Module(
+            name, target, source, literate.expand.origins(pieces), imports=source.imports
+        )
         self.modules[name] = module
         for page in {block.chapter.name: None for block, _ in module.origins}:
             self.pages.setdefault(page, []).append(module)

@@ -51,7 +51,7 @@ def caption(index: Index, page: Page, block: Any) -> str:
     made = [block.file] if block.file else index.targets(block.name) if block.name else []
     files = []
     for path in made:
-        if index.book.faults:  # then there are no pages of files
+        if index.book.errors:  # then there are no pages of files
             files.append(f"<span>{escape(path)}</span>")
             continue
         anchor = here.anchor if block in index.sources(path) else ""

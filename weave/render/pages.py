@@ -10,7 +10,8 @@ from html import escape
 from itertools import groupby
 from typing import Any
 
-import tangle
+import literate.book
+import literate.expand
 from weave.model.index import Index
 from weave.model.page import Page, Place
 from weave.model.program import Definition
@@ -73,7 +74,7 @@ def generated(index: Index) -> dict[str, str]:
         "reference/identifiers.md": IDENTIFIERS,
         "reference/files.md": FILES,
     }
-    for target in index.book.targets if not index.book.faults else ():
+    for target in index.book.targets if not index.book.errors else ():
         heading = SPECIAL.sub(r"\\\g<0>", escape(target, quote=False))
         pages[f"code/{target}.md"] = f"# {heading}\n\n``` {{.assembled}}\n```\n"
     return pages
@@ -138,7 +139,7 @@ def chunks(index: Index, page: Page) -> str:
 
 def file_link(index: Index, page: Page, target: str) -> str:
     """The path of a tangled file, a link to its page; a book with faults has none."""
-    if index.book.faults:
+    if index.book.errors:
         return f"<code>{escape(target)}</code>"
     href = index.href(page.path, Place(f"code/{target}.md", ""))
     return f'<a href="{href}"><code>{escape(target)}</code></a>'
@@ -189,9 +190,9 @@ def files(index: Index, page: Page) -> str:
 
 def assembled(index: Index, page: Page, target: str) -> str:
     """A tangled file: its text, and above each run of lines a link to the block that it comes from."""
-    pieces = tangle.target_pieces(index.book, target)
+    pieces = literate.expand.target_pieces(index.book, target)
     text = "".join(piece.text for piece in pieces)
-    origins = tangle.origins(pieces)
+    origins = literate.expand.origins(pieces)
     lines = text.removesuffix("\n").split("\n") if text else []
     chapters = dict.fromkeys(block.chapter.name for block, _ in origins)
     links = ", ".join(facts.page_link(index, page, name) for name in chapters)

@@ -15,7 +15,10 @@ from typing import Any
 
 import jupytext
 
-import tangle
+import literate.expand
+import literate.patch
+import literate.read
+import literate.where
 from weave.model.index import Index
 from weave.run import kept
 
@@ -53,8 +56,8 @@ class Lab:
 
 def read(book: Any, target: str) -> Lab:
     """The lab that the book makes of this target."""
-    text = tangle.expand(book, target, bare=True)
-    lab = Lab(target, text, tangle.line_map(book, target, bare=True))
+    text = literate.expand.expand(book, target, bare=True)
+    lab = Lab(target, text, literate.expand.line_map(book, target, bare=True))
     at = 0
     for cell in jupytext.reads(text, fmt="py:percent").cells:
         found = text.find(cell.source, at)
@@ -142,7 +145,7 @@ def _say(index: Index, lab: Lab, line: int, message: str) -> None:
 def _where(lab: Lab, cell: Cell, output: Output, book: Any, root: Path) -> tuple[int, str]:
     """The lab's line of an error, and what to say of it."""
     line, deeper = cell.line, ""
-    origins = tangle.Annotator(book, str(root))
+    origins = literate.where.Annotator(book, str(root))
     for file, number in output["frames"]:
         if str(file).startswith("cell "):
             line = lab.code()[int(file.removeprefix("cell "))].line + number - 1

@@ -18,7 +18,10 @@ from mkdocs.exceptions import Abort
 from mkdocs.structure.files import File, InclusionLevel
 from watchdog.observers.polling import PollingObserver
 
-import tangle
+import literate.book
+import literate.command
+import literate.expand
+import literate.read
 from weave.model import links
 from weave.model.index import Index, current, forget, hold
 from weave.model.page import Page
@@ -87,7 +90,7 @@ def on_config(config: Any) -> Any:
 def on_pre_build(config: Any) -> None:
     """Each build reads the book anew."""
     if serving:
-        tangle.main([config["docs_dir"], "-o", str(Path(config["docs_dir"]).parent)])
+        literate.command.main([config["docs_dir"], "-o", str(Path(config["docs_dir"]).parent)])
     others.clear()
     forget()
     hold(True)
@@ -118,7 +121,7 @@ def _collect() -> None:
 def on_files(files: Any, config: Any) -> Any:
     """Writes the generated pages, and hands them to MkDocs."""
     index = current(config["docs_dir"])
-    unread = {fault.path for fault in index.book.faults} - {c.path for c in index.book.chapters}
+    unread = {fault.path for fault in index.book.errors} - {c.path for c in index.book.chapters}
     for file in files.documentation_pages() if unread else ():
         if os.path.join(index.folder, file.src_uri) in unread:  # MkDocs would stop at it
             file.content_string = ""
@@ -141,7 +144,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def _contents(index: Index) -> list[Any]:
-    """The pages in reading order, by folder; 5-transformer becomes "Part 5: Transformer"."""
+    """The pages in reading order, by folder; 2-transformer becomes "Part 2: Transformer"."""
     parts: dict[str, list[str]] = {}
     for path in index.reading_order():
         if not path.startswith("code/") and not path.endswith("-lab.md"):

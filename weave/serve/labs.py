@@ -14,7 +14,10 @@ from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 from yaml import YAMLError  # type: ignore[import-untyped]
 
-import tangle
+import literate.expand
+import literate.patch
+import literate.read
+import literate.where
 from weave.model.index import current
 from weave.render.labs import downloads, markdown, notebook, place, shown
 from weave.run.labs import Lab, Output, key, known, read, report, run
@@ -29,13 +32,13 @@ def on_files(files: Any, config: Any) -> Any:
     """Gives MkDocs the labs of the book, and lets them run."""
     index, root = current(config.docs_dir), Path(config.docs_dir).resolve().parent
     _labs.clear()
-    for target in index.book.targets if not index.book.faults else ():
+    for target in index.book.targets if not index.book.errors else ():
         if target.startswith("labs/") and target.endswith(".py"):
             try:
                 lab = read(index.book, target)
             except YAMLError as error:
                 message = f"{target}: its head is not YAML: {' '.join(str(error).split())}"
-                index.report(*tangle.line_map(index.book, target, bare=True)[0], message)
+                index.report(*literate.expand.line_map(index.book, target, bare=True)[0], message)
                 continue
             if not (root / target).is_file():
                 index.report(*lab.origins[0], f"{target}: tangle the book first")

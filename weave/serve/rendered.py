@@ -69,7 +69,7 @@ def _common(index: Index, config: Any, files: Any) -> object:
             repr((config.markdown_extensions, config.mdx_configs)),
             repr((numbers, index.facts, index.files)),
             glossary.text if glossary else "",
-            bool(index.book.faults),
+            bool(index.book.errors),
         )
     return index.common
 

@@ -1,0 +1,375 @@
+# Tangled from book/workshop/literate-markdown.md
+"""From the text of a chapter to its fenced blocks. Nothing here looks at a disk, or at another chapter."""
+
+from __future__ import annotations
+
+import re
+from collections import namedtuple
+
+TAB_STOP = 4
+Diagnostic = namedtuple("Diagnostic", "path line message")
+FRONT_MATTER = (  # of a page or a chapter
+    r"(---|\+\+\+)[ \t]*\n(?=\s*(?:#.*\n\s*)*[\w\"'][\w\"'. -]*[:=])(?:.*\n)*?(?:\1|\.\.\.)[ \t]*\n"
+)
+
+
+class Chapter:
+    """One Markdown file: `path` as it was found, `name` in the book, `text` with LF line ends, `blocks` in order.
+
+    `errors` and `warnings` are what its text alone says of it.
+    """
+
+    def __init__(self, path: str, name: str, text: str):
+        self.path, self.name, self.text = path, name, text
+        self.blocks: list[Block] = []
+        self.errors: list[Diagnostic] = []
+        self.warnings: list[Diagnostic] = []
+
+    def error(self, line: int, message: str) -> None:
+        self.errors.append(Diagnostic(self.path, line, message))
+
+    def warn(self, line: int, message: str) -> None:
+        self.warnings.append(Diagnostic(self.path, line, message))
+
+
+class Block:
+    """One fenced block of a chapter, tangled or not.
+
+    `line` is the opener's line, `end_line` the closing fence's, both from 1; `prefix` is what stands before the fence;
+    `body` is the text between, without the fence's own indentation: empty, or ending in a newline.
+    """
+
+    __slots__ = "chapter line end_line prefix fence language classes name attributes file patch body".split()
+
+    def __init__(self, chapter, line, end_line, prefix, fence, opener, body):
+        self.chapter, self.line, self.end_line, self.prefix, self.fence = (
+            chapter,
+            line,
+            end_line,
+            prefix,
+            fence,
+        )
+        self.language, self.classes, self.name, self.attributes = opener
+        self.file, self.patch, self.body = (
+            self.attributes.get("file"),
+            self.attributes.get("patch"),
+            body,
+        )
+
+    @property
+    def indent(self) -> int:
+        """Columns between the margin, or the last quote mark, and the fence."""
+        return columns(strip_quotes(self.prefix))
+
+    def __str__(self):
+        return f"{self.chapter.path}:{self.line}"
+
+
+def scan(chapter: Chapter) -> None:
+    """Find every fenced block of the chapter that stands outside HTML comments and indented code."""
+    text, find = chapter.text, chapter.text.find
+    position = counted = 0  # looked at up to here; the line that `line` counts begins there
+    line = 1
+    last_end = 0  # of the last block that was kept
+    header = re.match(FRONT_MATTER, text)
+    ticks, tildes, comment = find("```"), find("~~~"), find("<!--", header.end() if header else 0)
+    while True:
+        ticks = find("```", position) if 0 <= ticks < position else ticks
+        tildes = find("~~~", position) if 0 <= tildes < position else tildes
+        comment = find("<!--", position) if 0 <= comment < position else comment
+        at = ticks if tildes < 0 or 0 <= ticks < tildes else tildes
+        if 0 <= comment and (at < 0 or comment < at):
+            position = after_comment(chapter, comment, position)
+            continue
+        if at < 0:
+            return
+        prefix, wrong = "", ""
+        simple = SIMPLE.match(text, at) if at == 0 or text[at - 1] == "\n" else None
+        if simple:  # as nearly every block begins: all that is said below, in one expression
+            fence, language, cls, name, file = simple.groups()
+            classes = [cls] if cls and (language or cls == "append") else []
+            language = language or ("" if classes else cls) or ""
+            opener = language, classes, name, {"file": file} if file else {}
+            start, stop = at, simple.end() - 1
+            position = stop
+        else:
+            start, stop = text.rfind("\n", 0, at) + 1, find("\n", at)
+            position = stop = stop if stop >= 0 else len(text)
+            prefix, info = text[start:at], text[at:stop].lstrip(text[at])
+            fence = text[at : stop - len(info)]
+            is_opener = not prefix or re.fullmatch(OPENER_PREFIX, prefix)
+            if not is_opener or "`" in info and fence[0] == "`":
+                if is_opener and re.match(r"[ \t]*[\w+-]*[ \t]*\{[.#]", info):
+                    line = text.count("\n", 0, start) + 1
+                    wrong = "a backtick in the opener makes this no fence; open it with ~~~"
+                    chapter.error(line, wrong)
+                    counted = start
+                continue
+            try:
+                opener = parse_opener(info)
+            except ValueError as error:
+                opener, wrong = NOTHING, str(error)
+        line += text.count("\n", counted, start)
+        counted = start
+        block = Block(chapter, line, line, prefix, fence, opener, "")
+        if prefix and prefix.isspace() and is_indented_code(text, start, columns(prefix)):
+            if block.file or block.name or block.patch:
+                chapter.warn(line, "this fence stands in indented code, so it is text and no block")
+            continue
+        close, end = find(fence, stop), -1
+        if close > 0 and not prefix and text[close - 1] == "\n":
+            end = close + len(fence)  # as nearly every block ends
+        if end < 0 or text[end : end + 1] not in ("\n", ""):
+            close, end = find_close(text, stop, prefix, fence)
+            if close < 0:
+                wrong = f"fence is not closed: no line of {fence} follows that ends it"
+                chapter.error(line, wrong + ended_early(block))
+                continue
+            swallowed = opener_within(text[stop + 1 : close], prefix, fence)
+            if swallowed >= 0:
+                position = stop + 1 + swallowed
+                other = line + text.count("\n", start, position)
+                wrong = f"fence is not closed before another block opens in line {other}"
+                chapter.error(line, wrong + ended_early(block))
+                continue
+        if wrong:
+            chapter.error(line, wrong)
+        if not simple and "{" not in info and re.search(r"(?:^|\s)file\s*=", info):
+            chapter.warn(line, "file= outside of {...} is not read; write {file=...}")
+        line += text.count("\n", counted, close)
+        position = end
+        block.end_line, counted = line, close
+        if simple and text[last_end : last_end + 2].strip() and (wrong := ended_early(block)):
+            chapter.warn(block.line, "this fence opens a block of its own" + wrong)
+        last_end = end
+        body = text[stop + 1 : close]
+        block.body = strip_prefix(body, prefix) if prefix else body
+        chapter.blocks.append(block)
+
+
+def ended_early(block: Block) -> str:
+    """What to add to a message about a bare fence that may be the true end of the block before it."""
+    last = block.chapter.blocks[-1] if block.chapter.blocks else block
+    opener = block.language, block.classes, block.name, block.attributes
+    mark, is_tangled = last.fence[0], last.name or last.file or last.patch
+    if opener != NOTHING or not is_tangled or block.fence[0] != mark:
+        return ""
+    longer = mark * (max(len(last.fence), len(block.fence)) + 1)
+    return (
+        f"; the block of line {last.line} ended in line {last.end_line}: "
+        f"if that fence is part of its text, open and close the block with {longer}"
+    )
+
+
+def find_close(text: str, stop: int, prefix: str, fence: str) -> tuple[int, int]:
+    """(start, end) of the line that closes a fence whose opener ends at `stop`; (-1, -1) without one."""
+    at = stop
+    depth, width = prefix.count(">"), columns(strip_quotes(spaces_for(prefix))) if prefix else 0
+    while (at := text.find(fence, at)) >= 0:
+        start = text.rfind("\n", 0, at) + 1
+        end = text.find("\n", at)
+        end = len(text) if end < 0 else end
+        before, rest = text[start:at], text[at:end]
+        if (
+            rest.rstrip(" \t").strip(fence[0]) == ""
+            and before.strip(" \t>") == ""
+            and before.count(">") == depth
+        ):
+            if -TAB_STOP < columns(strip_quotes(before)) - width < TAB_STOP:
+                if depth and not all(
+                    quote_marks(depth).match(row) for row in text[stop + 1 : start].split("\n")[:-1]
+                ):
+                    break
+                return start, end
+        at = end
+    return -1, -1
+
+
+def opener_within(body: str, prefix: str, fence: str) -> int:
+    """Where in `body` a tangled block opens with a fence as strong as the one around it; -1 if nowhere."""
+    opener = re.compile(rf"^([ \t>]*){fence}+[^\n`]*$", re.MULTILINE)
+    width = columns(strip_quotes(spaces_for(prefix)))
+    for match in opener.finditer(body):
+        as_deep = columns(strip_quotes(match[1])) < width + TAB_STOP
+        if as_deep and re.search(MEANT_FOR_US, match[0]):
+            return match.start()
+    return -1
+
+
+# ---- columns, quotes, containers
+
+OPENER_PREFIX = r"(?:[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t])))*[ \t]*"
+
+
+def quote_marks(depth: int) -> re.Pattern:
+    return re.compile(rf"(?:[ \t]*> ?){{{depth}}}")
+
+
+def columns(space: str, start: int = 0) -> int:
+    """The column reached after `space`, read from column `start`, with a tab stop every four columns."""
+    for character in space:
+        start = start + TAB_STOP - start % TAB_STOP if character == "\t" else start + 1
+    return start
+
+
+def strip_columns(line: str, count: int) -> str:
+    """`line` without its first `count` columns of white space; a tab that is cut leaves its rest as spaces."""
+    column = 0
+    for index, character in enumerate(line):
+        if column >= count or character not in " \t":
+            return " " * (column - count) + line[index:]
+        column = columns(character, column)
+    return " " * (column - count)
+
+
+def spaces_for(prefix: str) -> str:
+    """What stands before a body line where `prefix` stands before the fence: list marks become spaces."""
+    return re.sub(r"[^\s>]", " ", prefix)
+
+
+def strip_quotes(prefix: str) -> str:
+    """`prefix` behind its last quote mark and the one space that belongs to the mark."""
+    _, mark, inner = prefix.rpartition(">")
+    return inner[1:] if mark and inner[:1] == " " else inner
+
+
+def strip_prefix(body: str, prefix: str) -> str:
+    """`body` without quote marks and without the columns before the fence."""
+    depth, width = prefix.count(">"), columns(strip_quotes(spaces_for(prefix)))
+    rows = body.split("\n")[:-1]
+    if depth:
+        rows = [row[quote_marks(depth).match(row).end() :] for row in rows]
+    return "".join(strip_columns(row, width) + "\n" for row in rows)
+
+
+def is_indented_code(text: str, start: int, column: int) -> bool:
+    """Whether the line at `start`, indented by `column`, is Markdown's indented code.
+
+    It is, unless a list item, admonition, tab, footnote or definition that is still open brings its content within
+    four columns of it. The nearest lines above with less and less indentation decide.
+    """
+    limit, end = column, start - 1
+    in_paragraph = False  # whether the line below is the lazy rest of what may be a list item
+    while column >= TAB_STOP and (limit > 0 or in_paragraph) and end > 0:
+        begin = text.rfind("\n", 0, end) + 1
+        line, end = text[begin:end], begin - 1
+        indent = columns(line[: len(line) - len(line.lstrip(" \t"))])
+        if not line.strip() or indent >= limit and not in_paragraph:
+            in_paragraph = False
+            continue
+        mark = re.match(r"[ \t]*(?:[-*+]|\d{1,9}[.)])[ \t]+(?=\S)", line)
+        if mark and not re.fullmatch(r"[ \t]*([-*_])([ \t]*\1){2,}[ \t]*", line):
+            return column >= columns(mark[0]) + TAB_STOP
+        if re.match(r"[ \t]*(?:!!!|\?\?\?|===|\[\^[^\]]+\]:|:[ \t])", line):
+            return column >= indent + 2 * TAB_STOP
+        limit, in_paragraph = min(limit, indent), True
+    return column >= TAB_STOP
+
+
+def after_comment(chapter: Chapter, at: int, since: int) -> int:
+    """Where to go on after the `<!--` at `at`: behind its `-->`, or at the line's end where it hides nothing.
+
+    `since` is where the last comment on the line ended, if there was one.
+    """
+    text = chapter.text
+    start = max(text.rfind("\n", since, at) + 1, since)
+    before = text[start:at]
+    at_margin = not before.isspace() or text[start - 1 : start] not in "\n"
+    is_indented = not at_margin and is_indented_code(text, start, columns(before))
+    if re.fullmatch(OPENER_PREFIX, before) and not is_indented:
+        end, in_quote = text.find("-->", at + 2), quote_marks(before.count(">"))
+        if end >= 0 and all(in_quote.match(row) for row in text[at:end].split("\n")[1:]):
+            return end + 3
+        wrong = "HTML comment is not closed: without --> every block after it would vanish"
+        chapter.error(text.count("\n", 0, at) + 1, wrong)
+    end = text.find("\n", at)
+    return end if end >= 0 else len(text)
+
+
+# ---- the opener
+
+NAME = r"[^\x00-,;-@\[-^`{-\x7f\s]+"  # letters of any script, digits, - _ . : /
+SIMPLE = re.compile(
+    r"(`{3,}|~{3,})[ \t]*([\w+-]*)[ \t]*"
+    r"(?:\{(?:\.([\w+-]+))?[ \t]*(?:#([\w\-.:/]+))?[ \t]*(?:file=([\w\-./]+))?\})?[ \t]*\n",
+    re.ASCII,
+)
+MEANT_FOR_US = r"\{[^{}]*?(?:#\s*[^\s{}]|\b(?:file|patch)\s*[=:])"
+NOTHING: tuple = ("", [], None, {})
+ATTRIBUTE = r"""(?x)\s*(?:
+    \#(?P<id>[^\s{}"']+)
+  | \.(?P<cls>[^\s{}"'=]+)
+  | (?P<key>[A-Za-z_][\w:.\-]*)\s*=\s*(?:"(?P<double>(?:[^"\\]|\\.)*)"|'(?P<single>(?:[^'\\]|\\.)*)'|(?P<plain>[^\s"'{}]+))
+  | (?P<word>[^\s{}"'=\#]+)
+)(?=\s|\Z)"""
+
+
+def parse_opener(info: str) -> tuple:
+    """(language, classes, name, attributes) of what follows a fence; `python {#name file=a.py}` and
+    `{.python #name file="a.py"}` say the same. Raises ValueError where a block meant for the tangler is malformed."""
+    outer = re.match(r"\s*([^\s{}]*)\s*\{(.*)\}\s*\Z", info)
+    meant = re.search(MEANT_FOR_US, info)
+    if outer is None:
+        if meant:
+            raise ValueError(
+                f"the opener does not end in one {{...}} of attributes: {info.strip()!r}"
+            )
+        return (info.replace("{", " ").split() or [""])[0], [], None, {}
+    language, inside = outer.groups()
+    classes: list[str] = []
+    name, attributes, at, token = None, {}, 0, ""
+    while inside[at:].strip():
+        found = re.compile(ATTRIBUTE).match(inside, at)
+        if found is None:
+            if not meant:
+                return language, classes, None, {}
+            raise ValueError(
+                f"cannot read attributes from {inside[at:].strip()!r} on; wanted #name, .class, key=value"
+            )
+        at, kind = found.end(), found.lastgroup
+        last, token = token, "".join(found[0].split())
+        if meant and kind not in ("double", "single"):
+            half_read(last, token)
+        if kind == "id":
+            if name is not None:
+                raise ValueError(f"two names, #{name} and #{found['id']}; a block has one")
+            name = normal(found["id"])
+        elif kind in ("cls", "word"):
+            classes.append(found[kind])
+        else:
+            key, value = found["key"], found[kind]
+            if key in attributes and key in ("file", "patch", "mode"):
+                raise ValueError(f"{key}= is given twice: {attributes[key]!r} and {value!r}")
+            attributes[key] = value if kind == "plain" else re.sub(r"\\(.)", r"\1", value)
+    if name is not None and not re.fullmatch(NAME, name):
+        raise ValueError(f"#{name} is not a name: letters, digits and - _ . : / make one")
+    if not language and (named := [cls for cls in classes if cls != "append"]):
+        language = named[0]
+        classes.remove(language)
+    return language, classes, name, attributes
+
+
+OURS = r"(?:file|patch|mode|header)"
+HALF_READ = {  # two tokens, of which the second was meant otherwise than it reads: why
+    r"\S* .*[\u2018-\u201f].*": "has curly quotes; write straight ones",
+    rf"\S* (?:.*[,;]|(?:#|{OURS}=)[^,;]*[,;](?:[#.]|\w+=).*)": "has a comma; blanks separate attributes",
+    rf"\S* {OURS}:.*": "has a colon; write key=value",
+    rf"\S* {OURS}={OURS}=.*": "has two =; is a value missing?",
+    rf"(?:#|{OURS}=[^\"'])\S* [^#.=][^=]*": "is no #name, .class or key=value; a name has no blanks, a path with blanks is quoted",
+}
+
+
+def half_read(last: str, token: str) -> None:
+    """Raise ValueError for a token of the braces that was meant otherwise than it reads behind the `last` one."""
+    for pattern, why in HALF_READ.items():
+        if re.fullmatch(pattern, f"{last} {token}"):
+            raise ValueError(f"{token} {why}")
+
+
+def normal(name: str) -> str:
+    """One spelling for names that look alike: composed characters."""
+    if name.isascii():
+        return name
+    from unicodedata import normalize
+
+    return normalize("NFC", name)

@@ -1,0 +1,80 @@
+# Tangled from book/workshop/literate-disk.md
+"""What was written, by path and hash: how a stale file is told from one that a person edited."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import namedtuple
+
+from literate.book import RECORD, wrong_path
+
+MEND_LINE_ENDS = "git's core.autocrlf makes such ends; put `* text=auto eol=lf` into .gitattributes and check out again"
+
+
+Entry = namedtuple("Entry", "hashes mode chapters", defaults=[()])
+
+
+def digest(data: bytes) -> str:
+    from hashlib import sha256
+
+    return sha256(data).hexdigest()
+
+
+def load_record(root: str) -> tuple[dict[str, Entry], str]:
+    """path -> (hashes that tangling may have left there, mode it was given or None, chapters it was made from); and
+    whether the record is "missing", "damaged" or "whole". Read line by line, so that one with a merge's conflict marks
+    tells both sides."""
+    entries: dict[str, Entry] = {}
+    state = "whole"
+    try:
+        with open(os.path.join(root, RECORD), encoding="utf-8", errors="replace") as file:
+            lines = file.read().split("\n")
+    except FileNotFoundError:
+        return entries, "missing"
+    for line in lines:
+        match = re.fullmatch(
+            r'\s*"((?:[^"\\]|\\.)*)": "([0-9a-f ]+)(?: mode=([0-7]{3}))?(?: from ((?:[^"\\]|\\.)*))?",?\s*',
+            line,
+        )
+        path, origin = (
+            (re.sub(r"\\(.)", r"\1", match[k] or "") for k in (1, 4)) if match else ("", "")
+        )
+        if match and not wrong_path(path):
+            other = entries.get(path, Entry([], None))
+            chapters = dict.fromkeys([*filter(None, origin.split(", ")), *other.chapters])
+            mode = int(match[3], 8) if match[3] else None
+            entries[path] = Entry(match[2].split() + other.hashes, mode, tuple(chapters))
+        elif line.strip() not in ("", "{", "}"):
+            state = "damaged"
+    return entries, state
+
+
+def record_text(entries: dict[str, Entry]) -> str:
+    rows = []
+    for path, (hashes, mode, chapters) in sorted(entries.items()):
+        value = " ".join(dict.fromkeys(hashes))
+        value += "" if mode is None else f" mode={mode:03o}"
+        value += f" from {', '.join(chapters)}" if chapters else ""
+        path, value = (re.sub(r'(["\\])', r"\\\1", text) for text in (path, value))
+        rows.append(f'"{path}": "{value}"')
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def write_new(path: str, data: bytes) -> None:
+    handle = os.open(
+        path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666
+    )
+    try:
+        while data:
+            data = data[os.write(handle, data) :]
+    finally:
+        os.close(handle)
+
+
+def read_bytes(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
