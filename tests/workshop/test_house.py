@@ -18,11 +18,8 @@ STILL_TOO_LONG = {  # take a name out when it is short enough; put none in
     "literate.markdown.scan",
     "literate.stitch",
     "tinyllm.addition",
-    "tinyllm.autograd",
     "tinyllm.cli",
-    "tinyllm.train.cross_entropy",
     "tinyllm.xfmr.attention",
-    "tinyllm.xfmr.layers",
 }
 
 
