@@ -19,6 +19,7 @@ import literate.book
 import literate.expand
 import tinyllm
 from weave.model import prose
+from weave.model.imports import modules
 from weave.model.index import Index
 from weave.model.page import between
 
@@ -386,9 +387,9 @@ OPTIONAL = {"threadpoolctl"}  # holds BLAS to one thread, where it is installed
 WORKSHOP = {"tinyllm/num/threads.py"}  # what the workshop makes for chapters to stand on
 ORACLES = {"hypothesis", "numpy", "pytest", "safetensors", "threadpoolctl", "torch"}
 MODULES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts): path.relative_to(ROOT).as_posix()
-    for path in (ROOT / "tinyllm").rglob("*.py")
-    if path.name != "__init__.py"
+    name: path.relative_to(ROOT).as_posix()
+    for name, path in modules(ROOT).items()
+    if name.startswith("tinyllm.")
 }
 HOME = {f"tinyllm.{name}": module for name, module in tinyllm._HOME.items()}
 
@@ -413,7 +414,8 @@ def imports_of(file):
 
 def foreign_imports(file, chapters, libraries, optional=frozenset()):
     """What a file imports beyond the modules of the chapters, the standard library and some others."""
-    built = {INDEX.facts[chapter]["builds"] for chapter in chapters} | WORKSHOP
+    made = {block.file for name in chapters for block in INDEX.page_of[name].blocks}
+    built = made | WORKSHOP  # the learner's modules, and what their chapters give beside them
     for line, module, inside in imports_of(file):
         top = module.partition(".")[0]
         if top == "tinyllm":
