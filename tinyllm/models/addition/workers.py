@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -108,6 +109,7 @@ def _work(
     pipe: Connection, settings: Settings, first: int, parameters: Any, gradients: Any
 ) -> None:
     """The life of a worker: compute the shards that the parent asks for, until it closes the pipe."""
+    os.setsid()  # no terminal's process, and on a busy Linux machine a share of its own
     model, at = Adder(settings, PCG32()), 0
     flat = np.ctypeslib.as_array(parameters)
     for p in model.parameters():
