@@ -317,6 +317,7 @@ def test_a_worker_process_that_dies():
     before = set(multiprocessing.active_children())
     assert curve(run, 2) == want[:2]
     (worker,) = set(multiprocessing.active_children()) - before
+    assert os.getsid(worker.pid) == worker.pid  # Ctrl-C is for the parent
     os.kill(worker.pid, signal.SIGKILL)
     with pytest.raises(RuntimeError, match="a worker process has died"):
         run.advance()
