@@ -41,7 +41,7 @@ test: $(READY) ## tangle the book and run the tests (ARGS=tests/L5.3 for one cha
 	$(PY) tangle.py
 	$(PY) -m pytest $(ARGS)
 
-long: $(READY) ## the tests that take a minute or more: all mutants, a grade from start to end, a trained model
+long: $(READY) ## the tests that take a minute or more: all mutants, a grade from start to end, a trained model, what README says
 	$(PY) tangle.py
 	$(PY) -m pytest -m long $(ARGS)
 

@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.3-lab.md
+# Tangled from book/2-transformer/L5.3-lab.md
 # %% [markdown]
 r"""
 # Lab L5.3: two heads read two places

@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.1-tensor.md
+# Tangled from book/1-foundations/L0.1-tensor.md
 """Reverse-mode differentiation: a numpy array that remembers how it was computed.
 
 Operations on tensors record themselves with `record`; `Tensor.backward` walks the record back and

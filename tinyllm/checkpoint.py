@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.6-checkpoints.md
+# Tangled from book/1-foundations/L0.6-checkpoints.md
 """Arrays in a file: the safetensors format, written all or nothing and read with suspicion.
 
 Format: https://github.com/huggingface/safetensors, section "Format".

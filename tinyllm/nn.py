@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.4-modules.md
+# Tangled from book/1-foundations/L0.4-modules.md
 """Modules: objects that hold parameters, other modules and random generators; and Linear."""
 
 from __future__ import annotations

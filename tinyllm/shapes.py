@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.2-shapes.md
+# Tangled from book/1-foundations/L0.2-shapes.md
 """Operations that move numbers without changing them: reshape, transpose, indexing, joining."""
 
 import math

@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.3-products.md
+# Tangled from book/1-foundations/L0.3-products.md
 """Matrix products and reductions: the Tensor that all later modules use."""
 
 import math

@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.5-training.md
+# Tangled from book/1-foundations/L0.5-training.md
 """What training needs beside a model: a loss, optimisers, gradient clipping and a schedule."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/MS-L5-addition.md
+# Tangled from book/2-transformer/MS-L5-addition.md
 """MS-L5 against torch: a training step, beam search, memory; and where the time of a step goes."""
 
 import ctypes

@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.3-multi-head-attention.md
+# Tangled from book/2-transformer/L5.3-multi-head-attention.md
 """Multi-head attention against torch.nn.MultiheadAttention: forward and backward, ratios of times.
 
 python tests/bench/bench_attention.py [--threads N] [--write]
@@ -124,4 +124,4 @@ def report(rows):
 table = report([measure(*size) for size in SIZES])
 print(table)
 if arguments.write:
-    keep(table, ROOT / "book/5-transformer/L5.3-multi-head-attention.md", "attention-speed")
+    keep(table, ROOT / "book/2-transformer/L5.3-multi-head-attention.md", "attention-speed")

@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.1-tensor.md
+# Tangled from book/1-foundations/L0.1-tensor.md
 """The cost of a node: chains of 10,000 scalar operations, forward + backward, against torch."""
 
 import statistics

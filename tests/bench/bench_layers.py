@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.5-layers.md
+# Tangled from book/2-transformer/L5.5-layers.md
 """Layers and their parts, forward + backward in float32, against torch: medians, alternating runs."""
 
 import statistics

@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.4-positions.md
+# Tangled from book/2-transformer/L5.4-positions.md
 """An embedding, forward and backward, against torch: medians, alternating runs."""
 
 import statistics

@@ -26,7 +26,7 @@ LEFT_OUT = (".*", "site", "node_modules", "__pycache__", "runs", "dist")
 ROUNDS = 5
 IDLE = 4  # seconds
 MARK = "written by the benchmark"
-L01, L53 = "0-foundations/L0.1-tensor", "5-transformer/L5.3-multi-head-attention"
+L01, L53 = "1-foundations/L0.1-tensor", "2-transformer/L5.3-multi-head-attention"
 CHECK = "    if x.ndim != 3 or x.shape[-1] % self.d_model:\n"
 EDITS = {  # page, the text that gets something before it, what it gets, the file that it goes to
     "a sentence": (L53, "\n## ", f"\n{MARK}\n", ""),

@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 PAGES = 200
 ROUNDS = 3
-PAGE = "5-transformer/L5.3-multi-head-attention.html"
+PAGE = "2-transformer/L5.3-multi-head-attention.html"
 
 
 WOVEN = """

@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.5-training.md
+# Tangled from book/1-foundations/L0.5-training.md
 """AdamW with clipping, and the cross-entropy, against torch: medians, alternating runs."""
 
 import statistics

@@ -19,7 +19,7 @@ def noweb(text):
 
 
 BOOK = {
-    "0-foundations/L0.1-tensor.md": """\
+    "1-foundations/L0.1-tensor.md": """\
 # Tensor
 
 ```python {#add}
@@ -27,7 +27,7 @@ def add(a, b):
     return a + b
 ```
 """,
-    "5-transformer/L5.3-mha.md": """\
+    "2-transformer/L5.3-mha.md": """\
 # Attention
 
 ```python {#mha file=tinyllm/mha.py}
@@ -148,8 +148,8 @@ SHARED = 1
 
 
 SMALL = {
-    "index.md": "# Book\n\nSee [eq. root](5-transformer/L5.3-mha.md#eq-root) and"
-    " [the code](5-transformer/L5.3-mha.md#chunk-mha).\n",
-    "5-transformer/L5.3-mha.md": "# L5.3 Attention\n\n$$ \\sqrt{d} \\label{eq:root} $$\n\n"
+    "index.md": "# Book\n\nSee [eq. root](2-transformer/L5.3-mha.md#eq-root) and"
+    " [the code](2-transformer/L5.3-mha.md#chunk-mha).\n",
+    "2-transformer/L5.3-mha.md": "# L5.3 Attention\n\n$$ \\sqrt{d} \\label{eq:root} $$\n\n"
     "```python {#mha file=mha.py}\nx = 1\n```\n",
 }

@@ -10,7 +10,7 @@ AXE = ROOT / "node_modules/axe-core/axe.min.js"
 CHAPTERS = sorted(
     p.relative_to(ROOT / "book").with_suffix(".html") for p in (ROOT / "book").rglob("*.md")
 )
-L53 = "5-transformer/L5.3-multi-head-attention.html"
+L53 = "2-transformer/L5.3-multi-head-attention.html"
 LAB = "labs/L5.3-multi-head-attention.html"
 MADE = [LAB, "reference/chunks.html", "reference/files.html", "code/tinyllm/xfmr/mha.py.html"]
 PAGES = [*map(str, CHAPTERS), *MADE]

@@ -90,7 +90,7 @@ def test_a_preview_of_another_page_comes_along(weave):
 def test_references_lead_to_definitions_across_pages(weave):
     html, _ = weave(BOOK)
     link = r'<a class="chunk-reference" href="{}">&lt;&lt;{}&gt;&gt;</a>'
-    assert link.format("../0-foundations/L0.1-tensor.html#chunk-add", "add") in html
+    assert link.format("../1-foundations/L0.1-tensor.html#chunk-add", "add") in html
     assert link.format("#chunk-split", "split") in html
 
 

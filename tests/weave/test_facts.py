@@ -66,13 +66,13 @@ def test_faults_without_a_hint_are_not_in_the_table_of_pitfalls(weave):
 def test_map_draws_chapters_needs_and_planned_ones(weave):
     html, faults = weave(
         {
-            "5-transformer/a.md": FACTS.format("L1", "a.py", ""),
-            "5-transformer/b.md": FACTS.format("L2", "b.py", '"L1"'),
+            "2-transformer/a.md": FACTS.format("L1", "a.py", ""),
+            "2-transformer/b.md": FACTS.format("L2", "b.py", '"L1"'),
             "index.md": "# Book\n\n``` {.map}\n```\n",
         }
     )
     assert not faults
-    assert '<a href="5-transformer/a.html">' in html
+    assert '<a href="2-transformer/a.html">' in html
     assert "stroke-dasharray" in html[html.index("<svg") : html.index("</svg>")]
     assert html.count("<li>") == 2
     # L9.9 is planned on top of both chapters; the arrow from L1 follows from the other two

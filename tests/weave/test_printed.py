@@ -76,7 +76,7 @@ def test_the_pdf_has_contents_page_numbers_and_links(tmp_path, config):
 
     book = {
         **SMALL,
-        "1-more/b.md": "# More\n\n## Way back\n\nTo [the root](../5-transformer/L5.3-mha.md#eq-root).\n",
+        "1-more/b.md": "# More\n\n## Way back\n\nTo [the root](../2-transformer/L5.3-mha.md#eq-root).\n",
         "1-more/c.md": "# Last\n\nFrom [the folded block](#chunk-two).\n\n```python {#two .values}\ntwo = 2.0\n```\n"
         f"\n```python {{#wide file=wide.py}}\n{WIDE}\n```\n",
     }

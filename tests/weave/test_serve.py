@@ -167,7 +167,7 @@ def test_a_fingerprint_knows_each_byte_name_and_word(tmp_path):
     assert kept.fingerprint(tmp_path, [file], "word") == seen[-1]
 
 
-L53, L52 = "5-transformer/L5.3-multi-head-attention.md", "5-transformer/L5.2-masks.md"
+L53, L52 = "2-transformer/L5.3-multi-head-attention.md", "2-transformer/L5.2-masks.md"
 EDITS = {
     "nothing": {},
     "a sentence": {L53: ("\n## ", "\nA sentence about `causal_mask`.\n\n## ")},

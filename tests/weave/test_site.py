@@ -33,8 +33,8 @@ def site(tmp_path, config):
 @pytest.mark.slow
 def test_site_builds_and_asks_for_nothing_from_outside(site):
     folder = site(SMALL)
-    page = (folder / "5-transformer/L5.3-mha.html").read_text(encoding="utf-8")
-    assert "Part 5: Transformer" in page
+    page = (folder / "2-transformer/L5.3-mha.html").read_text(encoding="utf-8")
+    assert "Part 2: Transformer" in page
     for path in folder.rglob("*.html"):
         html = path.read_text(encoding="utf-8")
         assert path.name == "404.html" or html.startswith("<!doctype html>")
@@ -54,10 +54,10 @@ figure = "<svg xmlns='http://www.w3.org/2000/svg'><text>it {} come</text></svg>"
 
 @pytest.mark.slow
 def test_serving_starts_with_faults_and_changes_code_and_page_together(tmp_path, config):
-    text = SMALL["5-transformer/L5.3-mha.md"] + DRAWN
+    text = SMALL["2-transformer/L5.3-mha.md"] + DRAWN
     faulty = text.replace("x = 1", noweb("«gone»"))
-    config({**SMALL, "5-transformer/L5.3-mha.md": faulty})  # writes the book
-    chapter, made = tmp_path / "book/5-transformer/L5.3-mha.md", tmp_path / "mha.py"
+    config({**SMALL, "2-transformer/L5.3-mha.md": faulty})  # writes the book
+    chapter, made = tmp_path / "book/2-transformer/L5.3-mha.md", tmp_path / "mha.py"
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{one.getsockname()[1]}"
@@ -75,7 +75,7 @@ def test_serving_starts_with_faults_and_changes_code_and_page_together(tmp_path,
 
     def page():
         try:
-            with urllib.request.urlopen(f"http://{address}/5-transformer/L5.3-mha.html") as got:
+            with urllib.request.urlopen(f"http://{address}/2-transformer/L5.3-mha.html") as got:
                 return got.read().decode()
         except OSError:
             return ""

@@ -74,7 +74,7 @@ def test_nothing_is_loaded_from_outside(site):
 @pytest.mark.parametrize(
     ("path", "most"),
     [
-        ("5-transformer/L5.3-multi-head-attention.html", 240),
+        ("2-transformer/L5.3-multi-head-attention.html", 240),
         ("labs/L5.3-multi-head-attention.html", 150),
     ],
 )

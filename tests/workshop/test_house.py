@@ -21,7 +21,6 @@ STILL_TOO_LONG = {  # take a name out when it is short enough; put none in
     "tinyllm.train.cross_entropy",
     "tinyllm.xfmr.attention",
     "tinyllm.xfmr.layers",
-    "weave.figures.plots.line_plot",
 }
 
 

@@ -1,4 +1,4 @@
-# Tangled from book/4-numerics/M04.1-gradcheck.md
+# Tangled from book/1-foundations/M04.1-gradcheck.md
 """Compare the gradients that a backward pass gives with differences of function values."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Tangled from book/4-numerics/M06.3-pcg32.md
+# Tangled from book/1-foundations/M06.3-pcg32.md
 """PCG32: a small, seeded, portable random number generator with fast bulk draws.
 
 The generator is PCG-XSH-RR 64/32 of M. E. O'Neill, "PCG: A Family of Simple Fast

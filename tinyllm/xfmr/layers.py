@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.5-layers.md
+# Tangled from book/2-transformer/L5.5-layers.md
 """Encoder and decoder layers, their stacks, and the transformer that is made of them.
 
 Vaswani et al., "Attention Is All You Need" (2017), section 3, with normalisation before or after

@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.2-masks.md
+# Tangled from book/2-transformer/L5.2-masks.md
 """Masks for attention: bool arrays in which True means that a query may read a key.
 
 What they are given to is L5.1's `attention` and L5.3's `MultiHeadAttention`. Up to two axes

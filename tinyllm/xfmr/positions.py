@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.4-positions.md
+# Tangled from book/2-transformer/L5.4-positions.md
 """What a token is, and where it stands: the vectors that a transformer begins with."""
 
 from __future__ import annotations

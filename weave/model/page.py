@@ -21,7 +21,7 @@ class Output:
 class Place:
     """A spot that a link can lead to."""
 
-    page: str  # its path below the book, e.g. 5-transformer/L5.3-multi-head-attention.md
+    page: str  # its path below the book, e.g. 2-transformer/L5.3-multi-head-attention.md
     anchor: str
 
 

@@ -144,7 +144,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def _contents(index: Index) -> list[Any]:
-    """The pages in reading order, by folder; 5-transformer becomes "Part 5: Transformer"."""
+    """The pages in reading order, by folder; 2-transformer becomes "Part 2: Transformer"."""
     parts: dict[str, list[str]] = {}
     for path in index.reading_order():
         if not path.startswith("code/") and not path.endswith("-lab.md"):

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-PAGE = "5-transformer/L5.3-multi-head-attention.html"
+PAGE = "2-transformer/L5.3-multi-head-attention.html"
 SHOWN = "fig-head-layout"  # stands in the middle
 WIDTH, HEIGHT = 1280, 800
 

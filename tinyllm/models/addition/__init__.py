@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/MS-L5-addition.md
+# Tangled from book/2-transformer/MS-L5-addition.md
 """A transformer that adds: it reads 123+456 and writes 0579."""
 
 from tinyllm.models.addition.data import (

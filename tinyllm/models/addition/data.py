@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/MS-L5-addition.md
+# Tangled from book/2-transformer/MS-L5-addition.md
 """Sums as tokens, and the pairs of numbers to train on and to be asked."""
 
 from __future__ import annotations

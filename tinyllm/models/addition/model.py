@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/MS-L5-addition.md
+# Tangled from book/2-transformer/MS-L5-addition.md
 """The transformer that adds: its settings, the model, the gradient of a step, what it writes."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/MS-L5-addition.md
+# Tangled from book/2-transformer/MS-L5-addition.md
 """A run of the transformer that adds: to the same bits each time, saved and resumed."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.1-tensor.md
+# Tangled from book/1-foundations/L0.1-tensor.md
 """L0.1 Tensor and autograd: a numpy array that remembers how it was computed."""
 
 from collections.abc import Callable, Sequence

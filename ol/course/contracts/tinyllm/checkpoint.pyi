@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.6-checkpoints.md
+# Tangled from book/1-foundations/L0.6-checkpoints.md
 """L0.6 Checkpoints: arrays in a safetensors file, written all or nothing."""
 
 import os

@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.2-shapes.md
+# Tangled from book/1-foundations/L0.2-shapes.md
 """L0.2 Shapes: operations that move numbers without changing them."""
 
 from collections.abc import Iterator, Sequence

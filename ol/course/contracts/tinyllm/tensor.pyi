@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.3-products.md
+# Tangled from book/1-foundations/L0.3-products.md
 """L0.3 Products and reductions: the Tensor that all later modules use."""
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-# Tangled from book/0-foundations/L0.5-training.md
+# Tangled from book/1-foundations/L0.5-training.md
 """L0.5 Training: cross-entropy, AdamW, SGD, clipping of gradients, a learning-rate schedule."""
 
 from collections.abc import Callable, Iterable, Mapping

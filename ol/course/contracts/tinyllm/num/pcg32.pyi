@@ -1,4 +1,4 @@
-# Tangled from book/4-numerics/M06.3-pcg32.md
+# Tangled from book/1-foundations/M06.3-pcg32.md
 """PCG32: a small, seeded, portable random number generator with fast bulk draws."""
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.1-attention.md
+# Tangled from book/2-transformer/L5.1-attention.md
 """Scaled dot-product attention: each query reads a mean of values, weighted by their keys."""
 
 from numpy import bool_

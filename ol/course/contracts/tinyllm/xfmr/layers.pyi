@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.5-layers.md
+# Tangled from book/2-transformer/L5.5-layers.md
 """L5.5 Encoder and decoder layers, their stacks, and the transformer that is made of them."""
 
 from collections.abc import Callable

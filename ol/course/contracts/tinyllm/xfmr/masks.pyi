@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.2-masks.md
+# Tangled from book/2-transformer/L5.2-masks.md
 """Masks for attention: bool arrays in which True means that a query may read a key."""
 
 from typing import Any

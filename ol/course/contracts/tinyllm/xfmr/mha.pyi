@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.3-multi-head-attention.md
+# Tangled from book/2-transformer/L5.3-multi-head-attention.md
 """Multi-head attention: several attentions side by side, each in its own slice of the features."""
 
 from numpy import bool_

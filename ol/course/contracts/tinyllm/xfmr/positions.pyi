@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.4-positions.md
+# Tangled from book/2-transformer/L5.4-positions.md
 """L5.4 Tokens and positions: the vectors that a transformer begins with."""
 
 from typing import Any, TypeAlias

@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/L5.6-search.md
+# Tangled from book/2-transformer/L5.6-search.md
 """L5.6 Greedy and beam search over any model that gives log-probabilities for the next token."""
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-# Tangled from book/5-transformer/MS-L5-addition.md
+# Tangled from book/2-transformer/MS-L5-addition.md
 """MS-L5 A transformer that adds: tokens and pairs."""
 
 from collections.abc import Sequence
