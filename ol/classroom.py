@@ -15,10 +15,10 @@ from typing import Any
 from ol import report
 from ol.grade import Grade
 from ol.registry import Answer, Chapter, Refusal, chapters, find
-from ol.runner import processors
 from ol.sandbox import STOP, Limits, grade_files, has_namespaces
 from ol.submission import COLUMNS, Result, fingerprint, names, read
 from ol.terminal import table
+from tinyllm.num.cores import cores
 
 
 def grade_class(
@@ -93,7 +93,7 @@ def _here(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """On this machine, as many at a time as it has cores."""
     STOP.clear()
-    with ThreadPoolExecutor(jobs or processors()) as pool:
+    with ThreadPoolExecutor(jobs or cores()) as pool:
         tasks = {pool.submit(grade_files, order): key for key, order in orders.items()}
         try:
             for task in as_completed(tasks):

@@ -22,10 +22,12 @@ def jobs_of(chapter: Chapter) -> Iterator[Job]:
     yield job_for(chapter, f"{chapter.id} stub", stub(chapter), stop=True)
     yield Job(f"{chapter.id} reference", (str(chapter.course_tests),), seconds=120)
     for one in seeded_mutants(chapter):
-        yield job_for(chapter, str(one), one.source, only=tuple(one.facts["caught_by"]))
+        only = tuple(one.facts["caught_by"])
+        yield job_for(chapter, str(one), one.source, path=one.path, only=only)
     for one in generated_mutants(chapter) if chapter.rung else ():
         first = tuple(one.facts["caught_by"])
-        yield job_for(chapter, f"{chapter.id} {one.name}", one.source, first=first, stop=True)
+        what = f"{chapter.id} {one.name}"
+        yield job_for(chapter, what, one.source, path=one.path, first=first, stop=True)
 
 
 def variants_of(chapter: Chapter, folder: Path) -> Iterator[Job]:

@@ -146,10 +146,11 @@ def _mutants(chapter: Chapter, folder: Path, runner: Runner, result: Grade, limi
     right = {f"variant {name}": source for name, source in variants(chapter).items()}
     text = chapter.reference.read_text(encoding="utf-8")
     right |= {f"again {i}": text for i in range(AGAIN)}
-    modules = {name: mutant.source for name, mutant in graded.items()} | right
+    modules = {name: (mutant.path, mutant.source) for name, mutant in graded.items()}
+    modules |= {name: (chapter.path, source) for name, source in right.items()}
     jobs = {
-        name: job_for(chapter, secrets.token_hex(4), source, folder, stop=True, seconds=limit)
-        for name, source in modules.items()
+        name: job_for(chapter, secrets.token_hex(4), source, folder, path, stop=True, seconds=limit)
+        for name, (path, source) in modules.items()
     }
     verdicts = _in_any_order(jobs, runner)
     wrong = {n: jobs[n] for n in right if verdicts[n].state != "missed"}
@@ -200,15 +201,15 @@ def _idle(
     functions = list(dict.fromkeys(function_name(test) for test in first.passed))
     active = {function_name(row.by) for row in result.rows if row.by}
     idle = [name for name in functions if name not in active]
-    sources = {one.name: one.source for one in mutants.graded_mutants(chapter)}
+    graded = {one.name: one for one in mutants.graded_mutants(chapter)}
     caught = [row.name for row in result.rows if row.state == "caught"]
     step = 4 * runner.workers
     for at in range(0, len(caught), step):
         if not idle:
             break
         jobs = [
-            job_for(chapter, name, sources[name], folder, only=tuple(idle), seconds=limit)
-            for name in caught[at : at + step]
+            job_for(chapter, name, one.source, folder, one.path, only=tuple(idle), seconds=limit)
+            for name, one in ((name, graded[name]) for name in caught[at : at + step])
         ]
         for verdict in runner.run(jobs):
             result.seconds += verdict.seconds

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tinyllm
-from ol.registry import chapters
+from ol.registry import COURSE, module_name
 
 LIBRARIES = {"numpy", "pytest", "torch"}
 
@@ -19,8 +19,9 @@ LIBRARIES = {"numpy", "pytest", "torch"}
 def promised() -> dict[str, set[str]]:
     """Module -> the names that its contract promises."""
     found = {"tinyllm": set(tinyllm.__all__)}
-    for chapter in chapters().values():
-        tree = ast.parse(chapter.contract.read_text(encoding="utf-8"))
+    folder = COURSE / "contracts"
+    for path in folder.rglob("*.pyi"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         names: set[str] = set()
         for node in tree.body:
             if isinstance(node, ast.ClassDef | ast.FunctionDef):
@@ -31,7 +32,8 @@ def promised() -> dict[str, set[str]]:
                 names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
                 if ast.unparse(node.targets[0]) == "__all__":  # it may name what is imported
                     names |= set(ast.literal_eval(node.value))
-        found[chapter.module] = {name for name in names if not name.startswith("_")}
+        module = module_name(path.relative_to(folder).with_suffix(".py").as_posix())
+        found[module] = {name for name in names if not name.startswith("_")}
     return found
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from ol.registry import ROOT, Chapter
+from ol.registry import ROOT, Chapter, module_name
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,19 @@ class Job:
 
 
 def job_for(
-    chapter: Chapter, name: str, source: str, tests: Path | None = None, **options: Any
+    chapter: Chapter,
+    name: str,
+    source: str,
+    tests: Path | None = None,
+    path: str = "",
+    **options: Any,
 ) -> Job:
-    """The job that runs tests, by default the course's, with a text in the place of the chapter's module."""
-    modules = {chapter.module: (str(chapter.reference), source)}
+    """The job that runs tests, by default the course's, with a text in the place of a module.
+
+    The module is that at `path`, by default the one that the chapter builds.
+    """
+    path = path or chapter.path
+    modules = {module_name(path): (str(ROOT / path), source)}
     return Job(name, (str(tests or chapter.course_tests),), modules, **options)
 
 

@@ -10,16 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ol.patches import PatchError, apply_patch
-from ol.registry import COURSE, Chapter, Refusal
+from ol.patches import PatchError, apply_patch, patched_file
+from ol.registry import COURSE, ROOT, Chapter, Refusal
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A chapter's module with one mistake in it."""
+    """A module of a chapter with one mistake in it."""
 
     chapter: Chapter
     name: str  # s05 if a pitfall says what is wrong, g17 if it was generated
+    path: str  # of the module, from the package's root: mostly the one that the chapter builds
     source: str  # of the whole module
     facts: Mapping[str, Any] = field(repr=False, compare=False)  # pitfall, caught_by, hint, witness
 
@@ -28,7 +29,7 @@ class Mutant:
 
     def diff(self) -> list[str]:
         """The mistake, as a difference from the right module."""
-        right = self.chapter.reference.read_text(encoding="utf-8").splitlines()
+        right = (ROOT / self.path).read_text(encoding="utf-8").splitlines()
         wrong = self.source.splitlines()
         return list(difflib.unified_diff(right, wrong, "right", self.name, lineterm="", n=2))
 
@@ -48,8 +49,9 @@ def mutant(chapter: Chapter, name: str, facts: Mapping[str, Any]) -> Mutant:
     """One of a chapter's mutants. PatchError, with its name, if the module has changed too much."""
     try:
         patch = patch_file(chapter, name).read_text(encoding="utf-8")
-        source = apply_patch(chapter.reference.read_text(encoding="utf-8"), patch)
-        return Mutant(chapter, name, source, facts)
+        path = patched_file(patch)
+        source = apply_patch((ROOT / path).read_text(encoding="utf-8"), patch)
+        return Mutant(chapter, name, path, source, facts)
     except PatchError as error:
         raise PatchError(f"mutant {chapter.id}/{name}: {error}") from error
 

@@ -13,6 +13,16 @@ class PatchError(ValueError):
     """A patch does not fit the text that it is to change."""
 
 
+def patched_file(patch: str) -> str:
+    """The path of the file that a unified diff changes. PatchError if it names none."""
+    named = re.search(r"^\+\+\+ b/(.+)$", patch, re.MULTILINE)
+    if named is None:
+        raise PatchError(
+            "the patch has no line like +++ b/tinyllm/nn.py: which file does it change?"
+        )
+    return named[1]
+
+
 def apply_patch(text: str, patch: str) -> str:
     """The text with a unified diff of one file applied, each hunk as near as can be to where it says.
 

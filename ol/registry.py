@@ -60,7 +60,7 @@ class Chapter:
     @property
     def module(self) -> str:
         """The name that it is imported by: tinyllm.xfmr.mha."""
-        return self.path.removesuffix(".py").replace("/", ".")
+        return module_name(self.path)
 
     @property
     def reference(self) -> Path:
@@ -89,6 +89,11 @@ class Chapter:
     @property
     def test_needs(self) -> list[str]:
         return list(self.facts["test_needs"])
+
+
+def module_name(path: str) -> str:
+    """The name that a file of a package is imported by, from its path in the package's root."""
+    return path.removesuffix(".py").replace("/", ".")
 
 
 @functools.cache

@@ -26,6 +26,7 @@ from typing import Any, Literal
 from ol.jobs import Job, Verdict, how, judge
 from ol.registry import ROOT
 from ol.worker import PYTEST_INI, kill_group, scratch
+from tinyllm.num.cores import cores
 
 
 class Runner:
@@ -39,7 +40,7 @@ class Runner:
     def __init__(self, workers: int | None = None, method: Literal["fork", "spawn"] | None = None):
         if importlib.util.find_spec("pytest") is None:
             raise RuntimeError("pytest is missing: pip install 'tinyllm-book[test]'")
-        self.workers = workers or processors()
+        self.workers = workers or cores()
         forks = hasattr(os, "fork") and sys.platform != "darwin"
         self.method = method or ("fork" if forks else "spawn")
         self._folder = tempfile.TemporaryDirectory(prefix="mutation-", ignore_cleanup_errors=True)
@@ -138,13 +139,6 @@ class Runner:
                 output, _ = process.communicate()
         shutil.rmtree(scratch(self._folder.name, number), ignore_errors=True)
         return judge(job, token, output, status, time.monotonic() - begun)
-
-
-def processors() -> int:
-    """How many this process may use."""
-    with contextlib.suppress(AttributeError):  # not every system has it
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _environment() -> dict[str, str]:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import os
@@ -147,14 +146,11 @@ def digest(paths: Iterable[Path]) -> str:
 
 def write(path: Path, text: str) -> None:
     """Put a text into a file, all of it or nothing. Refusal if it cannot be written."""
-    half = path.with_name(f"{path.name}.{os.getpid()}")  # a disk may be full at any byte
+    from tinyllm.checkpoint import write_atomically  # and numpy, which not every command needs
+
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        half.write_text(text, encoding="utf-8", newline="\n")
-        half.replace(path)
+        write_atomically(path, [text.encode()])
     except OSError as error:
-        with contextlib.suppress(OSError):
-            half.unlink()
         raise Refusal(f"{path} cannot be written: {error}") from error
 
 

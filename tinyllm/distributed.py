@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tinyllm.addition import Workers
+from tinyllm.models.addition import Workers
 
 
 class TorchWorkers(Workers):
@@ -30,7 +30,7 @@ class TorchWorkers(Workers):
         atexit.register(self._group.destroy_process_group)
         self.rank, self.count = self._group.get_rank(), self._group.get_world_size()
 
-    def total(self, array: NDArray[Any]) -> NDArray[Any]:
+    def all_reduce(self, array: NDArray[Any]) -> NDArray[Any]:
         """The sum over all workers of arrays of one shape [...]: the same array in each."""
         tensor = self._torch.from_numpy(np.array(array))  # a copy, which becomes the sum
         self._group.all_reduce(tensor)

@@ -3,9 +3,11 @@
 
 import gc
 import json
+import multiprocessing
 import os
 import signal
-import tempfile
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from dataclasses import asdict
@@ -15,28 +17,23 @@ import numpy as np
 import pytest
 import torch
 
-from tinyllm import addition
-from tinyllm.addition import (
+from tinyllm.checkpoint import CheckpointError, read_safetensors, write_safetensors
+from tinyllm.models.addition import training
+from tinyllm.models.addition.data import (
     END,
     N_TOKENS,
     PAD,
     PLUS,
     START,
-    Adder,
-    Settings,
-    Training,
-    Workers,
-    exact_match,
     held_out,
-    load_model,
     pairs,
     parse,
     source_tokens,
     target_tokens,
     text,
-    translate,
 )
-from tinyllm.checkpoint import CheckpointError, read_safetensors, write_safetensors
+from tinyllm.models.addition.model import Adder, Settings, exact_match, translate
+from tinyllm.models.addition.training import Training, Workers, load_model
 from tinyllm.num.pcg32 import PCG32, manual_seed
 from tinyllm.train import cross_entropy
 from tinyllm.xfmr.positions import sinusoidal
@@ -314,49 +311,100 @@ def test_processes_change_no_bit(dropout):
     same(one, three)
 
 
-def children():
-    """The processes that this one has started and that have not ended."""
-    found = set()
-    for entry in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            status = (entry / "status").read_text()
-            if f"PPid:\t{os.getpid()}\n" in status and "State:\tZ" not in status:
-                found.add(int(entry.name))
-    return found
-
-
-def test_a_child_that_dies():
-    before = children()
+def test_a_worker_process_that_dies():
     run, alone = Training(Settings(**SMALL), processes=2), Training(Settings(**SMALL))
     want = curve(alone, 4)
+    before = set(multiprocessing.active_children())
     assert curve(run, 2) == want[:2]
-    (child,) = children() - before
-    os.kill(child, signal.SIGKILL)
-    with pytest.raises(RuntimeError, match="a child process has died"):
+    (worker,) = set(multiprocessing.active_children()) - before
+    assert os.getsid(worker.pid) == worker.pid  # Ctrl-C is for the parent
+    os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(RuntimeError, match="a worker process has died"):
         run.advance()
     assert run.step == 2
     assert curve(run, 2) == want[2:]
-    (another,) = children() - before
-    assert another != child
+    (another,) = set(multiprocessing.active_children()) - before
+    assert another.pid != worker.pid
     del run
     gc.collect()
-    assert children() == before  # the pipe was closed, and it left
+    assert set(multiprocessing.active_children()) == before  # the pipe was closed, and it left
 
 
-def test_shared_memory_has_no_name(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    want = curve(Training(Settings(**SMALL)), 3)
-    for _ in range(2):  # with memfd_create where it is to be had, and without
-        run = Training(Settings(**SMALL), processes=2)
-        assert curve(run, 3) == want
-        maps = Path("/proc/self/maps").read_text().splitlines()
-        ours = [line for line in maps if "tinyllm (deleted)" in line or str(tmp_path) in line]
-        assert ours
-        assert all(line.endswith("(deleted)") for line in ours)
-        assert not list(tmp_path.iterdir())
-        del run
-        gc.collect()
-        monkeypatch.delattr(os, "memfd_create", raising=False)
+def test_a_worker_process_that_fails(monkeypatch):
+    run, alone = Training(Settings(**SMALL), processes=2), Training(Settings(**SMALL))
+    want = curve(alone, 2)
+    real = training.source_tokens
+
+    def no_tokens(a, b):
+        tokens = real(a, b)
+        tokens[-1] = 99  # in the shard of the worker
+        return tokens
+
+    with monkeypatch.context() as patch:
+        patch.setattr(training, "source_tokens", no_tokens)
+        with pytest.raises(RuntimeError, match=r"a worker process has failed: .*99"):
+            run.advance()
+    assert curve(run, 2) == want
+
+
+SCRIPT = """
+import os, sys, threading
+from tinyllm.models.addition import Settings, Training
+
+print("begun", flush=True)
+run = Training(Settings(**{settings}), processes=2)
+if {thread}:
+    thread = threading.Thread(target=run.advance, daemon=True)
+    thread.start()
+    thread.join()
+else:
+    run.advance()
+import multiprocessing
+(worker,) = multiprocessing.active_children()
+print(run.step, worker.pid, flush=True)
+sys.stdin.readline()
+"""
+
+
+def gone(pid):
+    with suppress(OSError):
+        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    return True
+
+
+@pytest.mark.parametrize("thread", [False, True])
+@pytest.mark.parametrize("end", ["return", "kill"])
+def test_a_script_without_a_guard(thread, end, tmp_path):
+    """It has no `if __name__ == "__main__"`, and its worker does not run it, and leaves when it ends."""
+    script = tmp_path / "with a space.py"
+    script.write_text(SCRIPT.format(settings=SMALL, thread=thread))
+    root = Path(training.__file__).parents[3]
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        env={**os.environ, "PYTHONPATH": str(root)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "begun\n"
+    step, pid = map(int, process.stdout.readline().split())
+    assert step == 1
+    if end == "kill":
+        process.kill()
+    out, err = process.communicate(timeout=60)  # which waits for the worker, who has stderr too
+    assert (out, err) == ("", "")
+    assert gone(pid)
+    assert not list(Path("/dev/shm").glob(f"pym-{process.pid}-*"))
+
+
+def test_shared_memory_has_no_name():
+    run = Training(Settings(**SMALL), processes=2)
+    assert curve(run, 3) == curve(Training(Settings(**SMALL)), 3)
+    maps = Path("/proc/self/maps").read_text().splitlines()
+    ours = [line for line in maps if f"pym-{os.getpid()}" in line]
+    assert ours
+    assert all(line.endswith("(deleted)") for line in ours)
 
 
 class Together(Workers):
@@ -365,7 +413,7 @@ class Together(Workers):
     def __init__(self, rank, shared):
         self.rank, self.count, self.shared = rank, len(shared.arrays), shared
 
-    def total(self, array):
+    def all_reduce(self, array):
         self.shared.arrays[self.rank] = array
         self.shared.barrier.wait(timeout=60)
         result = self.shared.arrays[0]
@@ -405,7 +453,7 @@ def test_workers_change_no_bit(shards):
 
 def test_a_failed_step_changes_nothing(monkeypatch):
     class Gone(Workers):
-        def total(self, array):
+        def all_reduce(self, array):
             if run.step == 2:
                 raise ConnectionError("a worker is gone")
             return array
@@ -540,7 +588,7 @@ def test_checkpoint_faults(tmp_path, monkeypatch):
     def built(*_, **__):
         raise AssertionError("a model was built")
 
-    monkeypatch.setattr(addition, "Adder", built)
+    monkeypatch.setattr(training, "Adder", built)
     for changes, message in [
         (
             {"d_model": 10**6},
@@ -570,7 +618,7 @@ def test_checkpoint_faults(tmp_path, monkeypatch):
 def test_parameters_are_counted_before_they_are_made(sizes, tmp_path):
     settings, path = Settings(**sizes), tmp_path / "c.safetensors"
     n = sum(p.size for p in Adder(settings).parameters())
-    texts = {"format": addition.FORMAT, "settings": json.dumps(asdict(settings))}
+    texts = {"format": training.FORMAT, "settings": json.dumps(asdict(settings))}
     write_safetensors(path, {"model/x": np.zeros(n // 2 - 1)}, texts)
     with pytest.raises(CheckpointError, match=f" {n:,} parameters, the file holds 1 arrays"):
         load_model(path)

@@ -19,8 +19,8 @@ import tinyllm.train
 import tinyllm.xfmr.attention
 import tinyllm.xfmr.layers
 import tinyllm.xfmr.mha
-from tinyllm import addition
-from tinyllm.addition import END, N_TOKENS, START, Adder, Settings, Training
+from tinyllm.models import addition
+from tinyllm.models.addition import END, N_TOKENS, START, Adder, Settings, Training, model, training
 from tinyllm.xfmr.positions import sinusoidal
 
 THREADS = 2
@@ -170,10 +170,10 @@ def profile(repeats):
     for owner in (tinyllm.nn, tinyllm.train, tinyllm.xfmr.layers, tinyllm.xfmr.mha):
         replace(owner, "record", record)
     replace(tinyllm.xfmr.attention, "record", record)
-    loss = addition.cross_entropy
-    replace(addition, "cross_entropy", lambda *a, **o: clock.under("loss", loss, *a, **o))
-    clip = addition.clip_grad_norm
-    replace(addition, "clip_grad_norm", lambda *a: clock.under("optimiser", clip, *a))
+    loss = model.cross_entropy
+    replace(model, "cross_entropy", lambda *a, **o: clock.under("loss", loss, *a, **o))
+    clip = training.clip_grad_norm
+    replace(training, "clip_grad_norm", lambda *a: clock.under("optimiser", clip, *a))
     step = run.optimizer.step
     run.optimizer.step = lambda: clock.under("optimiser", step)
     run.advance()

@@ -7,7 +7,7 @@ import pytest
 
 from ol.jobs import Job, job_for
 from ol.mutants import seeded_mutants
-from ol.registry import chapters, find
+from ol.registry import ROOT, chapters, find
 from ol.runner import Runner
 
 CHAPTERS = {name: chapter.facts for name, chapter in chapters().items()}
@@ -26,7 +26,13 @@ def mutants():
 def verdicts(mutants):
     """What came of each mutant, and of each chapter's module as it is."""
     jobs = [
-        job_for(mutant.chapter, name, mutant.source, only=tuple(mutant.facts["caught_by"]))
+        job_for(
+            mutant.chapter,
+            name,
+            mutant.source,
+            path=mutant.path,
+            only=tuple(mutant.facts["caught_by"]),
+        )
         for name, mutant in mutants.items()
     ]
     for chapter in chapters().values():
@@ -98,7 +104,7 @@ def program(source):
 def test_mutants_are_distinct_programs(mutants):
     seen = {}
     for mutant in mutants.values():
-        path = mutant.chapter.reference
+        path = ROOT / mutant.path
         right = path.read_text(encoding="utf-8")
         seen.setdefault((path, program(right)), f"the module itself, {path}")
         key = path, program(mutant.source)

@@ -19,6 +19,7 @@ import literate.book
 import literate.expand
 import tinyllm
 from weave.model import prose
+from weave.model.imports import modules
 from weave.model.index import Index
 from weave.model.page import between
 
@@ -385,9 +386,9 @@ def test_needs_have_no_cycle():
 OPTIONAL = {"threadpoolctl"}  # holds BLAS to one thread, where it is installed
 ORACLES = {"hypothesis", "numpy", "pytest", "safetensors", "threadpoolctl", "torch"}
 MODULES = {
-    ".".join(path.relative_to(ROOT).with_suffix("").parts): path.relative_to(ROOT).as_posix()
-    for path in (ROOT / "tinyllm").rglob("*.py")
-    if path.name != "__init__.py"
+    name: path.relative_to(ROOT).as_posix()
+    for name, path in modules(ROOT).items()
+    if name.startswith("tinyllm.")
 }
 BUILT = {INDEX.facts[chapter]["builds"] for chapter in CHAPTERS}
 HOME = {f"tinyllm.{name}": module for name, module in tinyllm._HOME.items()}

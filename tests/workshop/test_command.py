@@ -18,10 +18,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinyllm import __version__, cli, pictures
-from tinyllm.addition import Progress, Training, load_model, source_tokens, text, translate
+from tinyllm import __version__, runs
 from tinyllm.checkpoint import read_safetensors, try_lock, write_safetensors
 from tinyllm.cli import main
+from tinyllm.models.addition import (
+    Progress,
+    Training,
+    load_model,
+    pictures,
+    source_tokens,
+    text,
+    translate,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = ["--d-model", "16", "--n-heads", "2", "--n-layers", "1", "--d-ff", "32", "--batch", "8"]
@@ -200,13 +208,13 @@ def test_a_step_that_fails(tmp_path, capsys, monkeypatch):
 
     def advance(self):
         if self.step == 4:
-            raise RuntimeError("a child process has died")
+            raise RuntimeError("a worker process has died")
         return real(self)
 
     monkeypatch.setattr(Training, "advance", advance)
     assert train(tmp_path / "r") == 1
     err = capsys.readouterr().err
-    assert "step 5 failed: a child process has died" in err
+    assert "step 5 failed: a worker process has died" in err
     assert "saved after step 4" in err
     monkeypatch.undo()
     assert train(tmp_path / "r", "--resume") == 0
@@ -252,7 +260,7 @@ def test_a_diverged_run_keeps_its_last_good_checkpoint(ruined, tmp_path, capsys,
 @pytest.mark.parametrize("value", ["1e5", "1e12", "1e30", "1e308"])
 def test_a_learning_rate_that_explodes(value, tmp_path, capfd):
     assert train(tmp_path / "r", "--lr", value, "--processes", "2") == 1
-    _, err = capfd.readouterr()  # what children write, too
+    _, err = capfd.readouterr()  # what workers write, too
     assert re.search(r"the run diverged: step \d+, .*; nothing was saved: begin anew", err)
     assert err.count("\n") == 1
     assert not (tmp_path / "r" / "checkpoint.safetensors").exists()
@@ -335,7 +343,7 @@ def test_a_disk_that_is_full(tmp_path, capsys, monkeypatch):
     assert Training.load(tmp_path / "s" / "checkpoint.safetensors").step == 5
     assert train(tmp_path / "s", "--resume", steps=12) == 0
     same_run(tmp_path / "r", tmp_path / "s")
-    metrics_file = cli._Metrics(tmp_path / "m", 0, writes=True)
+    metrics_file = runs._Metrics(tmp_path / "m", 0, writes=True)
     metrics_file.file.close()
     with (
         open("/dev/full", "ab", buffering=0) as metrics_file.file,

@@ -345,12 +345,14 @@ def test_mutants_of_the_package():
     for chapter in chapters().values():
         assert mutants.seeded_mutants(chapter)
         for mutant in mutants.seeded_mutants(chapter):
-            assert mutant.source != chapter.reference.read_text(encoding="utf-8")
+            assert mutant.source != (ROOT / mutant.path).read_text(encoding="utf-8")
             compile(mutant.source, str(mutant), "exec")
-            (file,) = job_for(chapter, str(mutant), mutant.source).tests
+            job = job_for(chapter, str(mutant), mutant.source, path=mutant.path)
+            assert job.modules.keys() == {mutant.path.removesuffix(".py").replace("/", ".")}
+            (file,) = job.tests
             assert os.path.exists(file)
             patch = mutants.patch_file(chapter, mutant.name).read_text(encoding="utf-8")
-            assert f"\n+++ b/{chapter.path}\n" in patch
+            assert f"\n+++ b/{mutant.path}\n" in patch
 
 
 def test_a_misfit_names_the_mutant(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@
 
 import pytest
 
-from tinyllm.addition import exact_match, load_model, pairs, source_tokens, text, translate
+from tinyllm.models.addition import exact_match, load_model, pairs, source_tokens, text, translate
 from weave.figures import trained
 
 pytestmark = pytest.mark.long

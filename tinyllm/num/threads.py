@@ -9,15 +9,16 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["column_sums", "in_threads", "product"]
+__all__ = ["column_sums", "in_threads", "one_blas_thread", "product"]
 
 Array = NDArray[Any]
 Part = TypeVar("Part")
@@ -26,18 +27,25 @@ WORTH_SHARING = 1 << 25  # multiplications: fewer are done before a second threa
 LARGE_MATRIX = 1 << 17  # numbers: BLAS would call its other threads to sum up more
 
 
-def in_threads(work: Callable[[Part], object], parts: Sequence[Part], worth_it: bool) -> None:
+def in_threads(
+    work: Callable[[Part], object],
+    parts: Sequence[Part],
+    worth_it: bool,
+    threads: int | None = None,
+) -> None:
     """Do `work` for each part: in threads if that is worth it, else one part after the other.
 
-    There are as many threads as BLAS has at the moment, and in each BLAS has one. The parts must write
-    to different places, and read what none of them writes. What the work raises is raised.
+    There are `threads` of them, or as many as BLAS has at the moment, and in each BLAS has one. The
+    parts must write to different places, and read what none of them writes. What the work raises is
+    raised.
     """
-    threads = _blas_threads() if worth_it and len(parts) > 1 else 1
-    if threads == 1:
+    if threads is None or _blas() is None:
+        threads = _blas_threads()
+    if threads == 1 or len(parts) < 2 or not worth_it:
         for part in parts:
             work(part)
         return
-    with _blas_lock, _blas().limit(limits=1):
+    with one_blas_thread():
         started = []
         for part in parts:
             try:
@@ -47,6 +55,14 @@ def in_threads(work: Callable[[Part], object], parts: Sequence[Part], worth_it: 
         wait(started)
         for done in started:
             done.result()  # raises what a thread raised
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """BLAS with one thread for a while; other callers wait. Without threadpoolctl it stays as it is."""
+    blas = _blas()
+    with _blas_lock, nullcontext() if blas is None else blas.limit(limits=1):
+        yield
 
 
 def product(a: Array, b: Array) -> Array:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 import tinyllm
-from tinyllm import addition
-from tinyllm.addition import Attention, Settings, Training
 from tinyllm.checkpoint import write_atomically
+from tinyllm.models import addition
+from tinyllm.models.addition import Attention, Settings, Training
+from tinyllm.num.cores import cores
 
 SETTINGS = Settings(steps=1000)
 EVERY = 25  # steps between evaluations
@@ -28,7 +28,7 @@ def _folder() -> Path:
     """build/addition-HASH; the hash is that of the code of every module that such a run imports."""
     root = Path(tinyllm.__file__).parent.parent
     code = hashlib.sha256(repr(SETTINGS).encode())
-    for path in _imported(root, "tinyllm.addition"):
+    for path in _imported(root, "tinyllm.models.addition"):
         code.update(_code(path.read_text("utf-8")).encode())
     return root / "build" / f"addition-{code.hexdigest()[:16]}"
 
@@ -48,7 +48,8 @@ def _imported(root: Path, *names: str) -> list[Path]:
     waiting = list(names)
     while waiting:
         name = waiting.pop()
-        path = root / (name.replace(".", "/") + ".py")
+        path = root / name.replace(".", "/")
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
         if name in found or not path.exists():
             continue
         found[name] = path
@@ -71,8 +72,7 @@ def checkpoint() -> Path:
 
 
 def _train(folder: Path, path: Path) -> None:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    run = Training(SETTINGS, processes=cores)
+    run = Training(SETTINGS, processes=cores())
     asked = addition.pairs()[1][:1000]
     losses, shares = [], []
     while run.step < SETTINGS.steps:
