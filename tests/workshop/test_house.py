@@ -18,7 +18,6 @@ STILL_TOO_LONG = {  # take a name out when it is short enough; put none in
     "tangle.scan",
     "tinyllm.addition",
     "tinyllm.train.cross_entropy",
-    "tinyllm.xfmr.attention",
     "tinyllm.xfmr.layers",
     "weave.figures.plots.line_plot",
 }

@@ -18,7 +18,7 @@ from tinyllm.autograd import is_recording, no_grad, record, tensor_argument
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
 from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor
-from tinyllm.xfmr.attention import attention
+from tinyllm.xfmr.fused import fused_attention
 from tinyllm.xfmr.mha import MultiHeadAttention
 
 __all__ = [
@@ -322,7 +322,7 @@ def _read_cached(
     q, k, v = (
         reader.split_heads(a) for a in (reader.q_proj.forward(x), Tensor(keys), Tensor(values))
     )
-    context = attention(q, k, v, mask, scale=reader.scale)  # [N, H, n, dh]
+    context = fused_attention(q, k, v, mask, scale=reader.scale)  # [N, H, n, dh]
     return reader.out_proj.forward(reader.merge_heads(context))
 
 
