@@ -115,7 +115,7 @@ class _Run:
     spoiled: tuple[Mask, Mask] | None  # [..., Tq, 1]: whose scores, whose output garbage reaches
     out: Array  # [..., Tq, dv]
     weights: Array | None  # [..., Tq, Tk], where they take no more memory than the inputs
-    total: Array  # [..., Tq, 1], the sums of eq. softmax, where the weights are not kept
+    total: Array  # [..., Tq, 1], the sums of eq. blockwise, where the weights are not kept
     shift: Array  # [..., Tq, 1], its shifts
 
     @property
@@ -239,14 +239,14 @@ def _forward_kept(run: _Run, part: Part) -> None:
     allowed = None if run.allowed is None else run.allowed[part]
     with _quiet(run):
         q, keys_T = run.q[part], _turned(_near(run.k[part]), run.scale)  # [..., d, Tk]
-        w = np.matmul(q, keys_T, out=run.weights[part])  # eq. attention
+        w = np.matmul(q, keys_T, out=run.weights[part])  # eq. scores
         look = w.shape[-1] < FEW_KEYS or not _small(q, keys_T)
         if look and (shift := _shift(w, allowed)) is not None:
             w -= shift
         np.exp(w, out=w)
         if allowed is not None:
             np.copyto(w, 0, where=~allowed)
-        w /= _alive(_row_sums(w))  # eq. softmax
+        w /= _alive(_row_sums(w))  # eq. blockwise
         used = w if run.drop is None else w * run.drop.factors(part, w.dtype)
         np.matmul(used, run.v[part], out=run.out[part])
 
@@ -327,7 +327,7 @@ def _exponentials(
     """exp(scores - shift) of a block; exactly 0 where a query may not read."""
     q, shift = run.q[part][..., rows, :], run.shift[part][..., rows, :]
     e = buffer((*q.shape[:-1], keys.stop - keys.start))
-    np.matmul(q, keys_T[..., keys], out=e)  # eq. attention
+    np.matmul(q, keys_T[..., keys], out=e)  # eq. scores
     if look and (needed := _shift(e, allowed)) is not None:
         shift[...] = needed
     if shift.any():
