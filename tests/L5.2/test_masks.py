@@ -7,7 +7,7 @@ import torch
 
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor
-from tinyllm.xfmr.attention import attend
+from tinyllm.xfmr.attention import scaled_dot_product_attention
 from tinyllm.xfmr.masks import (
     causal_mask,
     combine_masks,
@@ -43,19 +43,21 @@ def test_causal_is_the_lower_triangle():
 def test_causal_with_a_cache(chunk):
     T = 7
     q, k, v = (Tensor(draw(2, T, 4, seed=i)) for i in range(3))
-    whole = attend(q, k, v, causal_mask(T))[0].data
+    whole = scaled_dot_product_attention(q, k, v, causal_mask(T))[0].data
     for start in range(0, T, chunk):
         stop = min(start + chunk, T)
         mask = causal_mask(stop - start, stop)
-        part = attend(q[:, start:stop], k[:, :stop], v[:, :stop], mask)[0].data
+        part = scaled_dot_product_attention(q[:, start:stop], k[:, :stop], v[:, :stop], mask)[
+            0
+        ].data
         np.testing.assert_allclose(part, whole[:, start:stop], rtol=1e-12)
 
 
 def test_causal_never_reads_the_future():
     q, k, v = (draw(5, 4, seed=i) for i in range(3))
-    before = attend(Tensor(q), Tensor(k), Tensor(v), causal_mask(5))[0].data
+    before = scaled_dot_product_attention(Tensor(q), Tensor(k), Tensor(v), causal_mask(5))[0].data
     k[3:], v[3:] = 7.0, np.nan
-    after = attend(Tensor(q), Tensor(k), Tensor(v), causal_mask(5))[0].data
+    after = scaled_dot_product_attention(Tensor(q), Tensor(k), Tensor(v), causal_mask(5))[0].data
     np.testing.assert_array_equal(after[:3], before[:3])
     assert np.isnan(after[3:]).all()
 
@@ -65,7 +67,7 @@ def test_padding_hides_columns_not_rows():
     x = Tensor(draw(3, 1, 5, 4))
     mask = padding_mask(lengths, 5)
     assert mask.shape == (3, 1, 1, 5)
-    weights = attend(x, x, x, mask)[1].data
+    weights = scaled_dot_product_attention(x, x, x, mask)[1].data
     for b, n in enumerate(lengths):
         assert (weights[b, 0, :, n:] == 0).all()  # columns
         assert (weights[b, 0, :, :n] > 0).all()
@@ -152,7 +154,7 @@ def torch_weights(**masks):
 
 def our_weights(mask):
     heads = Tensor(draw(B, T, H, d // H).reshape(B, T, H, d // H).transpose(0, 2, 1, 3))
-    return attend(heads, heads, heads, mask)[1].data
+    return scaled_dot_product_attention(heads, heads, heads, mask)[1].data
 
 
 def as_floats(blocked):
@@ -189,7 +191,7 @@ def test_torch_conventions(floats):
         mask = from_torch_sdpa_mask(given)
         assert mask.ndim == 4
         ours = Tensor(heads.numpy())
-        near(attend(ours, ours, ours, mask)[0].data, wanted.numpy())
+        near(scaled_dot_product_attention(ours, ours, ours, mask)[0].data, wanted.numpy())
 
 
 def test_a_bias_is_no_mask():

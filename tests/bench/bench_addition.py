@@ -16,7 +16,7 @@ import torch
 
 import tinyllm.nn
 import tinyllm.train
-import tinyllm.xfmr.attention
+import tinyllm.xfmr.fused
 import tinyllm.xfmr.layers
 import tinyllm.xfmr.mha
 from tinyllm.models import addition
@@ -169,7 +169,7 @@ def profile(repeats):
 
     for owner in (tinyllm.nn, tinyllm.train, tinyllm.xfmr.layers, tinyllm.xfmr.mha):
         replace(owner, "record", record)
-    replace(tinyllm.xfmr.attention, "record", record)
+    replace(tinyllm.xfmr.fused, "record", record)
     loss = model.cross_entropy
     replace(model, "cross_entropy", lambda *a, **o: clock.under("loss", loss, *a, **o))
     clip = training.clip_grad_norm

@@ -10,6 +10,7 @@ from ol.registry import ROOT, chapters
 from ol.runner import Runner
 
 CHAPTERS = {name: chapter.facts for name, chapter in chapters().items()}
+GIVEN = {ROOT / "tinyllm/xfmr/fused.py"}  # handed out; its chapter comes after the milestone
 
 
 def closure(*chapters):
@@ -22,9 +23,9 @@ def closure(*chapters):
 
 def package(chapter, root):
     """A package of the modules that a chapter's tests may use, and a copy of the tests; their path."""
-    built = {ROOT / facts["builds"] for facts in CHAPTERS.values()}
+    built = {ROOT / facts["builds"] for facts in CHAPTERS.values()} - GIVEN
     for path in (ROOT / "tinyllm").rglob("*.py"):
-        if path not in built:  # what the workshop makes is always there
+        if path not in built:  # what is handed out is always there
             copy(path, root)
     facts = CHAPTERS[chapter]
     for other in closure(chapter, *facts["test_needs"]):

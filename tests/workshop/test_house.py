@@ -17,7 +17,6 @@ STILL_TOO_LONG = {  # take a name out when it is short enough; put none in
     "literate.disk.make_plan",
     "literate.markdown.scan",
     "literate.stitch",
-    "tinyllm.xfmr.attention",
 }
 
 

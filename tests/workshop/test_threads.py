@@ -120,9 +120,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 from tinyllm import MultiHeadAttention, Tensor
 from tinyllm.num import threads
-from tinyllm.xfmr import attention
+from tinyllm.xfmr import fused
 
-threads.WORTH_SHARING = attention.WORTH_SHARING = attention.BLOCK = 1
+threads.WORTH_SHARING = fused.WORTH_SHARING = fused.BLOCK = 1
 threadpool_limits(2)
 mha, x = MultiHeadAttention(8, 2), Tensor(np.ones((3, 5, 8), np.float32), requires_grad=True)
 

@@ -19,7 +19,7 @@ from tinyllm.autograd import no_grad, record, tensor_argument
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
 from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor
-from tinyllm.xfmr.attention import attention
+from tinyllm.xfmr.fused import fused_attention
 from tinyllm.xfmr.gelu import gelu, gelu_tanh
 from tinyllm.xfmr.mha import MultiHeadAttention
 from tinyllm.xfmr.watch import read, watch_attention
@@ -200,7 +200,7 @@ def _read_cached(
     q, k, v = (
         reader.split_heads(a) for a in (reader.q_proj.forward(x), Tensor(keys), Tensor(values))
     )
-    context = attention(q, k, v, mask, scale=reader.scale)  # [N, H, n, dh]
+    context = fused_attention(q, k, v, mask, scale=reader.scale)  # [N, H, n, dh]
     return reader.out_proj.forward(reader.merge_heads(context))
 
 

@@ -1,7 +1,7 @@
 # Tangled from book/2-transformer/L5.2-masks.md
 """Masks for attention: bool arrays in which True means that a query may read a key.
 
-What they are given to is L5.1's `attention` and L5.3's `MultiHeadAttention`. Up to two axes
+What takes them is `scaled_dot_product_attention` (L5.1) and `MultiHeadAttention` (L5.3). Up to two axes
 broadcast to [Tq, Tk], three are sequences, [B, Tq, Tk], and four are [B, H, Tq, Tk].
 """
 

@@ -21,7 +21,8 @@ from tinyllm.nn import Linear, Module
 from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.num.threads import column_sums, product
 from tinyllm.tensor import Tensor
-from tinyllm.xfmr.attention import attend, attention, attention_packed, bool_mask
+from tinyllm.xfmr.attention import bool_mask, scaled_dot_product_attention
+from tinyllm.xfmr.fused import fused_attention, fused_attention_packed
 
 __all__ = ["MultiHeadAttention"]
 
@@ -134,7 +135,7 @@ class MultiHeadAttention(Module):
         """
         allowed = self._checked(x_q, x_kv, mask)
         q, k, v = self._heads(x_q, x_kv, allowed)
-        context, weights = attend(q, k, v, allowed, **self._options())  # [B, H, Tq, dh]
+        context, weights = scaled_dot_product_attention(q, k, v, allowed, **self._options())
         return self._output(context, allowed), weights
 
     def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
@@ -143,10 +144,10 @@ class MultiHeadAttention(Module):
         layers = [self.q_proj, self.k_proj, self.v_proj]
         if x_q is x_kv and _alike(layers):
             qkv = self.split_heads(_project(partial(_side_by_side, layers), x_q, allowed))
-            context = attention_packed(qkv, allowed, **self._options())  # [B, H, T, dh]
+            context = fused_attention_packed(qkv, allowed, **self._options())  # [B, H, T, dh]
         else:
             q, k, v = self._heads(x_q, x_kv, allowed)
-            context = attention(q, k, v, allowed, **self._options())  # [B, H, Tq, dh]
+            context = fused_attention(q, k, v, allowed, **self._options())  # [B, H, Tq, dh]
         return self._output(context, allowed)
 
     def _checked(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None) -> Mask | None:
@@ -171,7 +172,7 @@ class MultiHeadAttention(Module):
         return q, k, v
 
     def _options(self) -> dict[str, Any]:
-        """Scale and dropout, for L5.1."""
+        """Scale and dropout, for attention."""
         rate = self.dropout if self.training else 0.0
         return {"scale": self.scale, "dropout": rate, "rng": self.dropout_rng}
 

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from tinyllm.nn import Linear, Module
 from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor, concatenate, stack
-from tinyllm.xfmr.attention import attend, bool_mask
+from tinyllm.xfmr.attention import bool_mask, scaled_dot_product_attention
 
 __all__ = ["MultiHeadAttention"]
 
@@ -56,7 +56,8 @@ class MultiHeadAttention(Module):
         for h in range(self.n_heads):
             own = slice(h * self.d_head, (h + 1) * self.d_head)
             mine = None if allowed is None else allowed[:, h]
-            weights.append(attend(q[..., own], k[..., own], v[..., own], mine)[1])
+            heads = q[..., own], k[..., own], v[..., own]
+            weights.append(scaled_dot_product_attention(*heads, mine)[1])
         together = stack(weights, 1)  # [B, H, Tq, Tk]
         kept = self.dropped(together)
         read = [
