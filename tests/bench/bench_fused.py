@@ -119,4 +119,4 @@ table = report(
 )
 print(table)
 if arguments.write:
-    keep(table, ROOT / "book/5-transformer/L5.7-fused-attention.md", "fused-choices")
+    keep(table, ROOT / "book/2-transformer/L5.7-fused-attention.md", "fused-choices")
