@@ -20,7 +20,6 @@ STILL_TOO_LONG = {  # take a name out when it is short enough; put none in
     "tinyllm.addition",
     "tinyllm.cli",
     "tinyllm.xfmr.attention",
-    "weave.figures.plots.line_plot",
 }
 
 

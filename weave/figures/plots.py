@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from weave.figures.panels import Picture
@@ -47,10 +48,8 @@ def line_plot(
     labels = [up.label(tick) for tick in up.ticks]
     left = max(width_of(label) for label in labels) + 12 + (LINE + 4 if y_title else 0)
     top = LINE / 2 + 2
-    drawing = Drawing(
-        left + width + 10 + max((width_of(name) for name in curves), default=0.0) + 4,
-        top + height + LINE + 8 + (LINE + 2 if x_title else 0),
-    )
+    right = left + width + 14 + max((width_of(name) for name in curves), default=0.0)
+    drawing = Drawing(right, top + height + LINE + 8 + (LINE + 2 if x_title else 0))
 
     def place(px: float, py: float) -> tuple[float, float]:
         return left + across.share(px) * width, top + (1 - up.share(py)) * height
@@ -69,25 +68,30 @@ def line_plot(
         drawing.text(LINE / 2, top + height / 2, y_title, upright=False)
     ends = []
     for number, (name, values) in enumerate(curves.items()):
-        hue, run = f"line-{number}", list[tuple[float, float]]()
-        for px, py in [*zip(along, values, strict=True), (math.nan, math.nan)]:
-            if math.isfinite(py):
-                run.append(place(px, py))
-                if points:
-                    drawing.circle(*run[-1], 3, fill=hue)
-                continue
+        hue = f"line-{number}"
+        for is_finite, some in groupby(zip(along, values, strict=True), _is_finite):
+            run = [place(*point) for point in some] if is_finite else []
+            for spot in run if points else ():
+                drawing.circle(*spot, 3, fill=hue)
             if len(run) > 1:
                 drawing.path(run, stroke=hue, width=2, dashes=DASHES[number])
-            run = []
         last = next((v for v in reversed(values) if math.isfinite(v)), up.low)
         ends.append((place(across.high, last)[1], name, hue))
+    _name(drawing, left + width + 10, ends)
+    return Picture.of(drawing, title)
+
+
+def _is_finite(point: tuple[float, float]) -> bool:
+    return math.isfinite(point[1])
+
+
+def _name(drawing: Drawing, x: float, ends: list[tuple[float, str, str]]) -> None:
+    """Each curve's name at its end: height, name, hue. Names of curves that end close together keep a line's distance."""
     floor = -LINE
     for y, name, hue in sorted(ends):
-        # names of curves that end close together keep a line's distance
         floor = max(y, floor + LINE)
-        drawing.text(left + width + 10, floor, name, anchor="start", fill=hue)
+        drawing.text(x, floor, name, anchor="start", fill=hue)
     drawing.height = max(drawing.height, floor + LINE)
-    return Picture.of(drawing, title)
 
 
 def bar_chart(

@@ -71,12 +71,12 @@ class MultiHeadAttention(Module):
             return None
         m = bool_mask(mask)
         full = (B, self.n_heads, Tq, Tk)
-        if m.shape == (Tq, Tk):
-            return m[None, None]
-        if m.shape in [(B, Tq, Tk), (1, Tq, Tk)]:
-            return m[:, None]
-        if m.ndim == 4 and all(a in (1, b) for a, b in zip(m.shape, full, strict=True)):
-            return m
+        if m.ndim == 3:  # sequences, not heads
+            m = m[:, None]
+        if m.ndim <= 4 and all(
+            a in (1, b) for a, b in zip(m.shape[::-1], full[::-1], strict=False)
+        ):
+            return m.reshape((1,) * (4 - m.ndim) + m.shape)
         raise ValueError(
             f"wants a mask [Tq, Tk] = {[Tq, Tk]}, [B, Tq, Tk] = {[B, Tq, Tk]} or one that broadcasts "
             f"to {list(full)}, got {list(m.shape)}"
