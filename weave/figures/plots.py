@@ -34,13 +34,8 @@ def line_plot(
     The name stands at the curve's right end. `points=True` marks every value, `low` and `high` set the
     ends of the y axis, the logarithmic axes are of base 10. Values that are NaN leave a gap.
     """
-    if len(series) > LINES:
-        raise ValueError(f"line_plot: {len(series)} curves; more than {LINES} cannot be told apart")
     along = [float(value) for value in listed(x)]
-    curves = {name: [float(v) for v in listed(values)] for name, values in series.items()}
-    for name, values in curves.items():
-        if len(values) != len(along):
-            raise ValueError(f"line_plot: {name!r} has {len(values)} values for {len(along)} of x")
+    curves = _curves(series, len(along))
     finite = [v for values in curves.values() for v in values if math.isfinite(v)]
     across = _Axis(min(along), max(along), x_log, tight=True)
     up = _Axis(min(finite) if low is None else low, max(finite) if high is None else high, y_log)
@@ -79,6 +74,17 @@ def line_plot(
         ends.append((place(across.high, last)[1], name, hue))
     _name(drawing, left + width + 10, ends)
     return Picture.of(drawing, title)
+
+
+def _curves(series: Mapping[str, Any], count: int) -> dict[str, list[float]]:
+    """Each curve's numbers. ValueError for too many curves, and for one of another length than x."""
+    if len(series) > LINES:
+        raise ValueError(f"line_plot: {len(series)} curves; more than {LINES} cannot be told apart")
+    curves = {name: [float(v) for v in listed(values)] for name, values in series.items()}
+    for name, values in curves.items():
+        if len(values) != count:
+            raise ValueError(f"line_plot: {name!r} has {len(values)} values for {count} of x")
+    return curves
 
 
 def _is_finite(point: tuple[float, float]) -> bool:
