@@ -143,11 +143,14 @@ def test_needs_in_a_circle_are_a_fault_with_its_way(weave):
 def test_facts_that_stand_twice_or_on_another_page_are_faults(weave):
     chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "")
     second = "# B\n\n```toml {.chapter file=chapters.toml}\n[L1]\n```\n"
-    third = '# C\n\n```toml {.pitfall file=chapters.toml}\n["L1".mutants.s01]\ncaught_by = ["test_it"]\n```\n'
+    third = "# C\n\n```toml {.chapter file=chapters.toml}\n[L3]\n```\n\n"
+    third += (
+        '```toml {.pitfall file=chapters.toml}\n["L1".mutants.s01]\ncaught_by = ["test_it"]\n```\n'
+    )
     assert weave({"c.md": third, "b.md": second, "a.md": chapter})[1] == [
         "book/b.md:3: the header facts of L1 stand in a.md already",
-        "book/c.md:3: L1 is not the chapter of this page",
-        "book/c.md:4: the facts of s01 stand in another block already",
+        "book/c.md:7: L1 is not the chapter of this page",
+        "book/c.md:8: the facts of s01 stand in another block already",
     ]
 
 

@@ -354,12 +354,17 @@ def test_header_facts(chapter):
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_pitfalls(chapter):
     page, facts = INDEX.page_of[chapter], {"mutants": {}, **INDEX.facts[chapter]}
-    patches = {b.name: b for b in page.blocks if b.patch and b.file}
+    patches = {
+        b.name: b
+        for other in INDEX.pages.values()
+        for b in other.blocks
+        if b.patch and (b.file or "").startswith(f"ol/course/mutants/{chapter}/")
+    }
     assert patches.keys() == facts["mutants"].keys(), "each mutant has a diff and a pitfall block"
     tests = literate.expand.expand(INDEX.book, facts["tests"])
     defined = set(re.findall(r"^ *def (test_\w+)", tests, re.MULTILINE))
     for name, mutant in facts["mutants"].items():
-        where = f"{page.path}:{patches[name].line}: {name}"
+        where = f"{patches[name]}: {name}"
         assert not list(wrong_types(mutant, PITFALL)), where
         assert patches[name].file == f"ol/course/mutants/{chapter}/{name}.patch", where
         assert mutant["caught_by"], f"{where}: caught_by is empty"

@@ -1,5 +1,5 @@
-# Tangled from book/2-transformer/L5.3-multi-head-attention.md
-"""The table of faults in L5.3 lists the mutants of the attention chapters, each once."""
+# Tangled from book/workshop/fault-benchmark.md
+"""The table of the fault benchmark lists the mutants of the attention chapters, each once."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ ROW = re.compile(r"^\| [a-z ]+ \| (.+) \| (L5\.\d) (\w+) \| `(\w+)` \|$", re.MUL
 
 def test_table_lists_every_mutant():
     chapters = tomllib.loads((ROOT / "ol/course/chapters.toml").read_text(encoding="utf-8"))
-    text = (ROOT / "book/2-transformer/L5.3-multi-head-attention.md").read_text(encoding="utf-8")
+    text = (ROOT / "book/workshop/fault-benchmark.md").read_text(encoding="utf-8")
     rows = {(chapter, name): (fault, test) for fault, chapter, name, test in ROW.findall(text)}
     mutants = {
         (chapter, name): facts

@@ -298,7 +298,7 @@ class Index:
             page.chapter = chapter
             self.page_of[chapter], self.headers[chapter] = page, block
             table = {"needs": [], **table}
-        elif chapter != page.chapter:
+        elif page.chapter and chapter != page.chapter:
             wrong = f"{chapter} is not the chapter of this page"
         if wrong:
             self.fault(page.path, block.line, wrong)

@@ -139,8 +139,9 @@ def _together(facts: dict[str, Any]) -> str:
 
 def pitfall(index: Index, page: Page, block: Any) -> str:
     """The line below a pitfall: which tests catch it."""
-    named = re.search(r"""mutants\.["']?([^"'\]]+)""", block.body)
-    mutant = index.facts.get(page.chapter, {}).get("mutants", {}).get(named[1] if named else "", {})
+    named = re.search(r"""\[["']?(.+?)["']?\.mutants\.["']?([^"'\]]+)""", block.body)
+    chapter, name = named.groups() if named else (page.chapter, "")
+    mutant = index.facts.get(chapter, {}).get("mutants", {}).get(name, {})
     caught = mutant.get("caught_by", [])
     if not caught:
         index.fault(page.path, block.line, "this pitfall names no test in caught_by")
