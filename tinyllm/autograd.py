@@ -5,7 +5,6 @@ Operations on tensors record themselves with `record`; `Tensor.backward` walks t
 leaves the gradients in `.grad` of the leaves. Only numpy is needed.
 """
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -14,6 +13,8 @@ from typing import Any, NamedTuple, NoReturn, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from tinyllm.arrays import ArrayHolder, first_gradient, must_be_floating, must_broadcast, real_array
 
 __all__ = [
     "Tensor",
@@ -52,26 +53,25 @@ def is_recording() -> bool:
     return _recording.get()
 
 
-class Tensor:
+class Tensor(ArrayHolder):
     """A numpy array that remembers how it was computed.
 
     TypeError for other dtypes than bool, int, float, and for `requires_grad` with one that is not
     floating-point. Operations raise ValueError if shapes do not fit.
     """
 
-    __slots__ = ("__weakref__", "_backward", "_data", "_parents", "_requires_grad", "grad")
+    __slots__ = ("__weakref__", "_backward", "_parents", "grad")  # and those of ArrayHolder
     __array_ufunc__ = None  # numpy leaves `array + tensor` to Tensor.__radd__
 
-    _data: Array
     grad: Array | None
-    _requires_grad: bool
     _parents: "tuple[Tensor, ...]"
     _backward: Backward | None
 
     def __init__(
         self, data: ArrayLike, requires_grad: bool = False, dtype: DTypeLike | None = None
     ) -> None:
-        self._data = _real(data) if dtype is None else _real(_real(data).astype(dtype, copy=False))
+        array = real_array(data)
+        self._data = array if dtype is None else real_array(array.astype(dtype, copy=False))
         self.grad = None
         self._requires_grad = False
         self._parents = ()
@@ -89,9 +89,9 @@ class Tensor:
 
     @data.setter
     def data(self, value: ArrayLike) -> None:
-        array = _real(value)
+        array = real_array(value)
         if self._requires_grad:
-            _must_be_floating(array.dtype)
+            must_be_floating(array.dtype)
         grad = self.grad
         if grad is not None and (grad.shape != array.shape or grad.dtype != array.dtype):
             self.grad = None  # it belongs to another array
@@ -113,83 +113,13 @@ class Tensor:
                 "operation: .detach() gives a leaf with the same numbers"
             )
         if value:
-            _must_be_floating(self._data.dtype)
+            must_be_floating(self._data.dtype)
         self._requires_grad = bool(value)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The length of each axis."""
-        return self._data.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of each number."""
-        return self._data.dtype
-
-    @property
-    def ndim(self) -> int:
-        """How many axes there are."""
-        return self._data.ndim
-
-    @property
-    def size(self) -> int:
-        """How many numbers there are."""
-        return self._data.size
-
-    def __repr__(self) -> str:
-        numbers = np.array2string(self._data, separator=", ", prefix="Tensor(")
-        flag = ", requires_grad=True" if self._requires_grad else ""
-        return f"Tensor({numbers}, dtype={self._data.dtype}{flag})"
-
-    def __format__(self, spec: str) -> str:
-        if not spec:
-            return str(self)
-        if self._data.size != 1:
-            raise TypeError(
-                f"format {spec!r} wants a tensor of one number, got shape {self._data.shape}: "
-                f"numpy.array2string(x.data, precision=4) prints many"
-            )
-        return format(self._data.item(), spec)
 
     def detach(self) -> Self:
         """A leaf that does not require grad and looks at the same array."""
         with no_grad():
             return record(self._data, (self,), lambda g: (g,))
-
-    def numpy(self) -> Array:
-        """The array itself: the same object as `data`."""
-        return self._data
-
-    def item(self) -> float:
-        """The number of a tensor of size 1 (else ValueError), as a number of Python's own."""
-        if self._data.size != 1:
-            raise ValueError(f"item() wants a tensor of one number, got shape {self._data.shape}")
-        number: float = self._data.item()
-        return number
-
-    def tolist(self) -> Any:
-        """The numbers as Python's own, in nested lists; one number without axes alone."""
-        return self._data.tolist()
-
-    def __float__(self) -> float:
-        return float(self.item())
-
-    def __int__(self) -> int:
-        return int(self.item())
-
-    def __index__(self) -> int:
-        return operator.index(self._data)
-
-    def __bool__(self) -> bool:
-        return bool(self._data)
-
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
-        if self._requires_grad:
-            raise TypeError(
-                "numpy was given a tensor that requires grad, and what it returns would be cut off "
-                "from the graph: say .numpy() or .detach() if that is wanted"
-            )
-        return np.array(self._data, dtype=dtype, copy=copy)
 
     def __getstate__(self) -> object:
         if self._backward is not None:
@@ -291,7 +221,7 @@ class Tensor:
 
     def astype(self, dtype: DTypeLike) -> Self:
         """The same numbers in another dtype; the gradient comes back in this one's."""
-        z = _real(self._data.astype(dtype, copy=False))
+        z = real_array(self._data.astype(dtype, copy=False))
         return record(z, (self,), lambda g: (g,))
 
     def abs(self) -> Self:
@@ -360,27 +290,12 @@ class Tensor:
 
     def _seed(self, cotangent: ArrayLike | None) -> Array:
         """The gradient to start with, of this tensor's shape and dtype."""
-        data = self._data
         if not self._requires_grad:
             raise RuntimeError(
                 "backward() on a tensor that does not require grad: no tensor that it was computed "
                 "from does, or it was computed inside no_grad()"
             )
-        if cotangent is None:
-            if data.size != 1:
-                raise ValueError(
-                    f"backward() without a cotangent wants a single number, got shape {data.shape}: "
-                    f"reduce it to one, or give a cotangent of that shape"
-                )
-            return np.ones(data.shape, data.dtype)
-        seed = np.asarray(cotangent)
-        if seed.shape != data.shape:
-            raise ValueError(
-                f"the cotangent must have the tensor's shape {data.shape}, got {seed.shape}"
-            )
-        if not np.can_cast(seed.dtype, data.dtype, "same_kind"):
-            raise TypeError(f"a cotangent for dtype {data.dtype} cannot have dtype {seed.dtype}")
-        return seed.astype(data.dtype, copy=False)  # eq. cotangent
+        return first_gradient(self._data, cotangent)  # eq. cotangent
 
 
 def record(data: Array, parents: Sequence[AnyTensor], backward: Backward) -> AnyTensor:
@@ -481,7 +396,7 @@ def _binary(rule: _Rule, left: AnyTensor | Constant, right: AnyTensor | Constant
     try:
         z = rule.function(x, y)
     except ValueError:
-        _must_broadcast(rule.function, np.shape(x), np.shape(y))
+        must_broadcast(rule.function, np.shape(x), np.shape(y))
         raise
     if isinstance(left, Tensor) and isinstance(right, Tensor):
         if rule is _ADD and x.shape == y.shape:
@@ -499,7 +414,7 @@ def _constant(value: object) -> Any:
     """A number or an array that is no tensor; None for anything else."""
     if isinstance(value, (int, float)):
         return value
-    return _real(value) if isinstance(value, (np.ndarray, np.generic)) else None
+    return real_array(value) if isinstance(value, (np.ndarray, np.generic)) else None
 
 
 def _compare(function: np.ufunc, left: Tensor, right: object) -> Mask:
@@ -510,7 +425,7 @@ def _compare(function: np.ufunc, left: Tensor, right: object) -> Mask:
     numeric = y.dtype.kind in "biuf" if isinstance(y, np.ndarray) else isinstance(y, (int, float))
     if not numeric:
         return NotImplemented  # type: ignore[no-any-return]  # == is then False, < a TypeError
-    _must_broadcast(function, left.shape, np.shape(y))
+    must_broadcast(function, left.shape, np.shape(y))
     return np.asarray(function(left._data, y))
 
 
@@ -564,34 +479,18 @@ def _released(g: Array) -> Sequence[Array | None]:
     raise RuntimeError("this node's record was released by an earlier backward()")
 
 
-def tensor_argument(who: str, name: str, value: object) -> None:
-    """TypeError unless `value`, the argument `name` of the function `who`, is a tensor."""
+def tensor_argument(who: str, name: str, value: object, floating: bool = False) -> None:
+    """TypeError unless `value`, the argument `name` of the function `who`, is a tensor.
+
+    With `floating` it must be one of floating-point numbers.
+    """
     if not isinstance(value, Tensor):
         raise TypeError(
             f"{who}: wants a Tensor for {name}, got a {type(value).__name__}: "
             f"Tensor({name}) makes one"
         )
-
-
-def _real(data: ArrayLike) -> Array:
-    array = np.asarray(data)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"a Tensor holds bools, integers or floats, got dtype {array.dtype}")
-    return array
-
-
-def _must_be_floating(dtype: np.dtype[Any]) -> None:
-    if dtype.kind != "f":
+    if floating and value.dtype.kind != "f":
         raise TypeError(
-            f"only floating-point tensors can require grad, got dtype {dtype}: convert the data "
-            f"first, for example with .astype(np.float32)"
+            f"{who}: wants floating-point numbers for {name}, got {value.dtype}: "
+            f"convert with {name}.astype(np.float32)"
         )
-
-
-def _must_broadcast(function: np.ufunc, left: tuple[int, ...], right: tuple[int, ...]) -> None:
-    for m, n in zip(reversed(left), reversed(right), strict=False):
-        if m != n and 1 not in (m, n):
-            raise ValueError(
-                f"{function.__name__}: shapes {left} and {right} do not fit together: counted "
-                f"from the right, two lengths must be equal or one of them 1, got {m} and {n}"
-            ) from None

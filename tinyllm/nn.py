@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from tinyllm.arguments import positive_int
 from tinyllm.autograd import record, tensor_argument
 from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.num.threads import column_sums, product
@@ -382,9 +383,7 @@ class Linear(Module):
         rng: PCG32 | None = None,
         dtype: DTypeLike = np.float32,
     ) -> None:
-        for name, size in (("d_in", d_in), ("d_out", d_out)):
-            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-                raise ValueError(f"Linear: wants a positive int for {name}, got {size!r}")
+        d_in, d_out = positive_int("Linear", "d_in", d_in), positive_int("Linear", "d_out", d_out)
         kind = _floating("Linear", dtype)
         rng = default_generator() if rng is None else rng
         bound = 1.0 / math.sqrt(d_in)  # eq. init
@@ -420,11 +419,7 @@ class Dropout(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape and dtype."""
-        tensor_argument("Dropout", "x", x)
-        if x.dtype.kind != "f":
-            raise TypeError(
-                f"Dropout: wants floating-point x, got {x.dtype}: x.astype(np.float32) converts it"
-            )
+        tensor_argument("Dropout", "x", x, floating=True)
         if not self.training or self.p == 0.0:
             return x
         kept = self.rng.uniform(0.0, 1.0, x.shape) >= self.p  # eq. dropout

@@ -34,41 +34,12 @@ def cross_entropy(
     logits' dtype. ValueError for shapes that do not fit, a target that is no class, and a mean over
     no position; TypeError for logits that are no floating tensor and targets that are not whole numbers.
     """
-    tensor_argument("cross_entropy", "logits", logits)
-    if logits.dtype.kind != "f":
-        raise TypeError(
-            f"cross_entropy: wants floating-point logits, got {logits.dtype}: "
-            "logits.astype(np.float32) converts them"
-        )
-    ids = targets.data if isinstance(targets, Tensor) else np.asarray(targets)
-    if ids.dtype.kind not in "iu":
-        raise TypeError(f"cross_entropy: targets are whole numbers, got dtype {ids.dtype}")
-    if logits.ndim == 0 or logits.shape[:-1] != ids.shape:
-        raise ValueError(
-            f"cross_entropy: wants logits [..., V] and targets [...], got {list(logits.shape)} "
-            f"and {list(ids.shape)}"
-        )
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f'cross_entropy: reduction is "mean", "sum" or "none", got {reduction!r}')
-    V = logits.shape[-1]
-    flat = ids.reshape(-1)
-    counts = np.ones(flat.size, bool) if ignore is None else flat != ignore
-    every = bool(counts.all())
+    ids, counts = _targets(logits, targets, ignore, reduction)
+    V, every = logits.shape[-1], bool(counts.all())
     counted: Any = slice(None) if every else np.flatnonzero(counts)
-    chosen = flat[counted]
+    chosen = ids.reshape(-1)[counted]
     n = len(chosen)
     divisor = n if reduction == "mean" else 1
-    wrong = np.flatnonzero(counts & ((flat < 0) | (flat >= V)))
-    if wrong.size:
-        place = [int(i) for i in np.unravel_index(wrong[0], ids.shape)]
-        raise ValueError(
-            f"cross_entropy: the target at {place} is {flat[wrong[0]]}, classes are 0 to {V - 1}, "
-            f"and ignored is {ignore}"
-        )
-    if n == 0 and reduction == "mean":
-        raise ValueError(
-            "cross_entropy: every target is ignored, and a mean over nothing has no value"
-        )
     z = logits.data.reshape(-1, V)[counted]  # [n, V]
     if z.dtype.itemsize < 4:
         z = z.astype(np.float32)
@@ -98,6 +69,37 @@ def cross_entropy(
         return (d.reshape(logits.shape),)
 
     return record(result.astype(logits.dtype, copy=False), (logits,), backward)
+
+
+def _targets(
+    logits: Tensor, targets: ArrayLike, ignore: int | None, reduction: str
+) -> tuple[Array, NDArray[np.bool_]]:
+    """The targets [...], checked, and which of them count [N]."""
+    tensor_argument("cross_entropy", "logits", logits, floating=True)
+    ids = targets.data if isinstance(targets, Tensor) else np.asarray(targets)
+    if ids.dtype.kind not in "iu":
+        raise TypeError(f"cross_entropy: targets are whole numbers, got dtype {ids.dtype}")
+    if logits.ndim == 0 or logits.shape[:-1] != ids.shape:
+        raise ValueError(
+            f"cross_entropy: wants logits [..., V] and targets [...], got {list(logits.shape)} "
+            f"and {list(ids.shape)}"
+        )
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f'cross_entropy: reduction is "mean", "sum" or "none", got {reduction!r}')
+    V, flat = logits.shape[-1], ids.reshape(-1)
+    counts = np.ones(flat.size, bool) if ignore is None else flat != ignore
+    wrong = np.flatnonzero(counts & ((flat < 0) | (flat >= V)))
+    if wrong.size:
+        place = [int(i) for i in np.unravel_index(wrong[0], ids.shape)]
+        raise ValueError(
+            f"cross_entropy: the target at {place} is {flat[wrong[0]]}, classes are 0 to {V - 1}, "
+            f"and ignored is {ignore}"
+        )
+    if reduction == "mean" and not counts.any():
+        raise ValueError(
+            "cross_entropy: every target is ignored, and a mean over nothing has no value"
+        )
+    return ids, counts
 
 
 class _Optimizer:

@@ -324,6 +324,13 @@ def test_misfits_are_named():
         message = rf"^f: wants a Tensor for x, got a {kind}: Tensor\(x\) makes one$"
         with pytest.raises(TypeError, match=message):
             tensor_argument("f", "x", value)
+        with pytest.raises(TypeError, match=message):
+            tensor_argument("f", "x", value, floating=True)
+    assert tensor_argument("f", "x", Tensor(1.0), floating=True) is None
+    for dtype in ("bool", "int64"):
+        message = rf"^f: wants floating-point numbers for x, got {dtype}: convert with x\.astype\("
+        with pytest.raises(TypeError, match=message):
+            tensor_argument("f", "x", Tensor(np.ones(2, dtype)), floating=True)
     x, y = Tensor(np.ones((2, 3))), Tensor(np.ones((2, 4)))
     for op in OPERATORS:
         with pytest.raises(ValueError, match=r"\(2, 3\) and \(2, 4\).*got 3 and 4"):

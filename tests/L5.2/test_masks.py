@@ -32,8 +32,11 @@ def test_causal_is_the_lower_triangle():
             for i, j in np.ndindex(Tq, Tk):
                 assert mask[i, j] == (j <= i + Tk - Tq)
     np.testing.assert_array_equal(causal_mask(4), np.tri(4) == 1)
-    with pytest.raises(ValueError, match="Tq=-1"):
-        causal_mask(-1)
+    for wrong in (-1, 2.0, True):
+        with pytest.raises(ValueError, match=f"an int of at least 0 for Tq, got {wrong}"):
+            causal_mask(wrong, 3)
+        with pytest.raises(ValueError, match=f"an int of at least 0 for Tk, got {wrong}"):
+            causal_mask(3, wrong)
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 3, 7])

@@ -311,25 +311,25 @@ def test_learned_positions_end():
 
 
 def test_validation():
-    with pytest.raises(ValueError, match="length is at least 0, got -1"):
+    with pytest.raises(ValueError, match="an int of at least 0 for length, got -1"):
         sinusoidal(-1, 4)
-    with pytest.raises(ValueError, match="d_model is at least 1, got 0"):
+    with pytest.raises(ValueError, match="a positive int for d_model, got 0"):
         sinusoidal(1, 0)
-    with pytest.raises(TypeError, match=r"d_model is a whole number, got 4\.0"):
+    with pytest.raises(ValueError, match=r"a positive int for d_model, got 4\.0"):
         SinusoidalPositions(4.0)
     with pytest.raises(ValueError, match="base is above 0, got 0"):
         sinusoidal(1, 4, base=0)
-    with pytest.raises(ValueError, match="n_tokens is at least 1, got 0"):
+    with pytest.raises(ValueError, match="a positive int for n_tokens, got 0"):
         Embedding(0, 4)
-    with pytest.raises(ValueError, match="d_model is at least 1, got -4"):
+    with pytest.raises(ValueError, match="a positive int for d_model, got -4"):
         Embedding(3, -4)
-    with pytest.raises(ValueError, match="n_positions is at least 1, got 0"):
+    with pytest.raises(ValueError, match="a positive int for n_positions, got 0"):
         LearnedPositions(0, 4)
     for place in (SinusoidalPositions(4), LearnedPositions(9, 4)):
         for shape in [(4,), (2, 3), (2, 3, 5)]:
             with pytest.raises(ValueError, match=r"wants x of shape \[..., T, 4\], got"):
                 place(Tensor(np.zeros(shape)))
-        with pytest.raises(ValueError, match="offset is at least 0, got -1"):
+        with pytest.raises(ValueError, match="an int of at least 0 for offset, got -1"):
             place(Tensor(np.zeros((2, 4))), offset=-1)
     for shape in [(4,), (2, 3)]:
         with pytest.raises(ValueError, match="with dh even"):

@@ -3,6 +3,8 @@
 
 import math
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -19,12 +21,14 @@ from tinyllm.xfmr.layers import (
     Encoder,
     EncoderLayer,
     FeedForward,
+    LayerConfig,
     LayerNorm,
     Transformer,
     gelu,
     gelu_tanh,
     layer_norm,
     relu,
+    watch_attention,
 )
 from tinyllm.xfmr.masks import causal_mask, combine_masks, padding_mask
 from tinyllm.xfmr.mha import MultiHeadAttention
@@ -133,16 +137,18 @@ def agree(ours, theirs, arrays, masks, torch_masks):
 
 def hand_layer() -> tuple[Tensor, Tensor]:
     """The output and the weights of section 3.2."""
-    layer = EncoderLayer(2, 1, 2, eps=1e-12)
+    layer = EncoderLayer(LayerConfig(2, 1, 2, eps=1e-12))
     for name, p in layer.named_parameters():
         if "norm" not in name:
             p.data = np.eye(2) if p.ndim == 2 else np.zeros(2)
-    return layer.attend(Tensor(np.array([[[3.0, 1.0], [0.0, 2.0]]])))
+    with watch_attention(layer) as seen:
+        out = layer(Tensor(np.array([[[3.0, 1.0], [0.0, 2.0]]])))
+    return out, seen[0].weights
 
 
 def gradient_lengths(depth: int, norm_first: bool) -> tuple[float, float]:
     """Lengths of the gradients of `up.weight` in the first and the last layer of a new stack."""
-    stack = Encoder(depth, 64, 4, 256, norm_first=norm_first, rng=PCG32(0))
+    stack = Encoder(depth, LayerConfig(64, 4, 256, norm_first=norm_first), rng=PCG32(0))
     x = Tensor(PCG32(1).normal(0.0, 1.0, (4, 16, 64)))
     out = stack(x)
     out.backward(PCG32(2).normal(0.0, 1.0, out.shape))
@@ -366,6 +372,7 @@ def test_feed_forward_against_torch():
 
 KINDS = [(norm_first, bend) for norm_first in (True, False) for bend in ("relu", "gelu")]
 B, TS, TT, D, H, FF = 3, 7, 5, 8, 2, 12
+CONFIG = LayerConfig(D, H, FF)
 OPTIONS = {"dropout": 0.0, "batch_first": True, "dtype": torch.float64, "layer_norm_eps": 1e-4}
 
 
@@ -377,7 +384,7 @@ def blocked(mask):
 @pytest.mark.parametrize(("norm_first", "bend"), KINDS)
 @pytest.mark.parametrize("masked", ["none", "causal", "padding", "both"])
 def test_encoder_layer_against_torch(norm_first, bend, masked):
-    ours = EncoderLayer(D, H, FF, activation=bend, norm_first=norm_first, eps=1e-4)
+    ours = EncoderLayer(replace(CONFIG, activation=bend, norm_first=norm_first, eps=1e-4))
     theirs = torch.nn.TransformerEncoderLayer(
         D, H, FF, activation=bend, norm_first=norm_first, **OPTIONS
     )
@@ -394,7 +401,7 @@ def test_encoder_layer_against_torch(norm_first, bend, masked):
 @pytest.mark.parametrize(("norm_first", "bend"), KINDS)
 @pytest.mark.parametrize("padded", [False, True])
 def test_decoder_layer_against_torch(norm_first, bend, padded):
-    ours = DecoderLayer(D, H, FF, activation=bend, norm_first=norm_first, eps=1e-4)
+    ours = DecoderLayer(replace(CONFIG, activation=bend, norm_first=norm_first, eps=1e-4))
     theirs = torch.nn.TransformerDecoderLayer(
         D, H, FF, activation=bend, norm_first=norm_first, **OPTIONS
     )
@@ -411,7 +418,7 @@ def test_decoder_layer_against_torch(norm_first, bend, padded):
 @pytest.mark.parametrize(("norm_first", "bend"), KINDS)
 def test_transformer_against_torch(norm_first, bend):
     ours = Transformer(
-        2, 3, D, H, FF, activation=bend, norm_first=norm_first, final_norm=True, eps=1e-4
+        2, 3, replace(CONFIG, activation=bend, norm_first=norm_first, eps=1e-4), final_norm=True
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about a fast path that is not taken
@@ -436,9 +443,9 @@ def test_transformer_against_torch(norm_first, bend):
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_gradcheck_layers(norm_first):
-    encoder = EncoderLayer(4, 2, 6, activation="gelu", norm_first=norm_first).astype(np.float64)
-    decoder = DecoderLayer(4, 2, 6, activation="gelu_tanh", norm_first=norm_first).astype(
-        np.float64
+    encoder = double(EncoderLayer(LayerConfig(4, 2, 6, activation="gelu", norm_first=norm_first)))
+    decoder = double(
+        DecoderLayer(LayerConfig(4, 2, 6, activation="gelu_tanh", norm_first=norm_first))
     )
     x, memory = leaf(normal(2, 3, 4)), leaf(normal(2, 5, 4, seed=1))
     padding = padding_mask([5, 2], 5)
@@ -462,15 +469,23 @@ def double(module):
     return module.astype(np.float64)
 
 
-def test_attend_equals_forward():
-    encoder, decoder = double(Encoder(2, D, H, FF)), double(Decoder(3, D, H, FF))
+def test_attention_is_watched():
+    encoder, decoder = double(Encoder(2, CONFIG)), double(Decoder(3, CONFIG))
     x, y = Tensor(normal(B, TS, D)), Tensor(normal(B, TT, D, seed=1))
     source, causal = padding_mask([7, 3, 1], TS), causal_mask(TT)
-    memory, seen = encoder.attend(x, source)
+    with watch_attention(encoder) as calls:
+        memory = encoder(x, source)
     close(memory.data, encoder(x, source).data)
+    assert [path for path, _ in calls] == [f"layers.{i}.self_attention" for i in range(2)]
+    seen = [w for _, w in calls]
     assert [w.shape for w in seen] == [(B, H, TS, TS)] * 2
-    out, own, cross = decoder.attend(y, memory, causal, source)
+    with watch_attention(decoder) as calls:
+        out = decoder(y, memory, causal, source)
     close(out.data, decoder(y, memory, causal, source).data)
+    assert [path for path, _ in calls] == [
+        f"layers.{i}.{kind}_attention" for i in range(3) for kind in ("self", "cross")
+    ]
+    own, cross = [w for _, w in calls[0::2]], [w for _, w in calls[1::2]]
     assert [w.shape for w in own] == [(B, H, TT, TT)] * 3
     assert [w.shape for w in cross] == [(B, H, TT, TS)] * 3
     for w in [*seen, *own, *cross]:
@@ -479,16 +494,30 @@ def test_attend_equals_forward():
         assert (w.data[..., ~causal] == 0).all()
     for w in [*seen, *cross]:
         assert (w.data[2, :, :, 1:] == 0).all()
-    layer = decoder.layers[0]
-    out, first, second = layer.attend(y, memory, causal, source)
-    close(out.data, layer(y, memory, causal, source).data)
-    assert (first.data == own[0].data).all()
-    assert (second.data == cross[0].data).all()
+
+
+def test_who_watches_sees_its_own_model():
+    one, other = Encoder(2, CONFIG), EncoderLayer(CONFIG)
+    x = Tensor(normal(1, 3, D).astype("f4"))
+    with watch_attention(one) as outer, watch_attention(one.layers[1]) as inner:
+        other(x)
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(one, x).result()
+        assert outer == inner == []
+        one(x)
+    assert [path for path, _ in outer] == ["layers.0.self_attention", "layers.1.self_attention"]
+    assert [path for path, _ in inner] == ["self_attention"]
+    assert inner[0].weights is outer[1].weights
+    one(x)
+    with pytest.raises(TypeError), watch_attention(one) as broken:
+        one(None)
+    one(x)
+    assert (len(outer), len(inner), len(broken)) == (2, 1, 0)
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_later_targets_change_nothing(norm_first):
-    model = Transformer(2, 2, D, H, FF, norm_first=norm_first)
+    model = Transformer(2, 2, replace(CONFIG, norm_first=norm_first))
     x, y = normal(B, TS, D).astype("f4"), normal(B, TT, D, seed=1).astype("f4")
 
     def run(y):
@@ -505,7 +534,7 @@ def test_later_targets_change_nothing(norm_first):
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_token_by_token(norm_first):
-    decoder = double(Decoder(2, D, H, FF, norm_first=norm_first))
+    decoder = double(Decoder(2, replace(CONFIG, norm_first=norm_first)))
     memory, source = Tensor(normal(B, TS, D)), padding_mask([7, 3, 1], TS)
     y, other = normal(B, TT, D, seed=1), normal(B, TT, D, seed=2)
     per_head = np.ones((B, H, 1, TS), bool)
@@ -552,7 +581,7 @@ class Halved(Module):
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_modules_in_place_of_projections_are_called_token_by_token(norm_first):
-    decoder = double(Decoder(2, D, H, FF, norm_first=norm_first))
+    decoder = double(Decoder(2, replace(CONFIG, norm_first=norm_first)))
     for layer in decoder.layers:
         for attention in (layer.self_attention, layer.cross_attention):
             for name in ("q_proj", "k_proj", "v_proj", "out_proj"):
@@ -568,7 +597,7 @@ def test_modules_in_place_of_projections_are_called_token_by_token(norm_first):
 
 def test_a_layer_of_one_s_own_is_called():
     x, memory = Tensor(normal(B, TT, D)), Tensor(normal(B, TS, D, seed=1))
-    for stack, inputs in ((Encoder(2, D, H, FF), (x,)), (Decoder(2, D, H, FF), (x, memory))):
+    for stack, inputs in ((Encoder(2, CONFIG), (x,)), (Decoder(2, CONFIG), (x, memory))):
         stack.norm = None
         setattr(stack.layers, "1", Halved(stack.layers[1]))
         halves = stack(*inputs).data
@@ -580,7 +609,7 @@ def test_a_layer_of_one_s_own_is_called():
             return super().forward(x_q, x_kv, mask)
 
     for name in ("self_attention", "cross_attention"):
-        decoder = Decoder(2, D, H, FF)
+        decoder = Decoder(2, CONFIG)
         setattr(decoder.layers[1], name, Rotated(D, H))
         decoder(x, memory)
         with pytest.raises(TypeError, match="Rotated with a forward of its own"):
@@ -591,10 +620,12 @@ def test_a_layer_of_one_s_own_is_called():
 
 
 def test_cross_attention_reads_the_memory():
-    layer = double(DecoderLayer(D, H, FF))
+    layer = double(DecoderLayer(CONFIG))
     x, memory = normal(2, TT, D), normal(2, TT, D, seed=1)  # equally long
     causal, padding = causal_mask(TT), padding_mask([TT, 2], TT)
-    _, _, cross = layer.attend(Tensor(x), Tensor(memory), causal, padding)
+    with watch_attention(layer) as seen:
+        layer(Tensor(x), Tensor(memory), causal, padding)
+    cross = seen[1].weights
     assert (cross.data[0] > 0).all()  # the first position reads all of the source
     assert (cross.data[1, ..., 2:] == 0).all()
     before = layer(Tensor(x), Tensor(memory), causal, padding).data
@@ -607,7 +638,7 @@ def test_cross_attention_reads_the_memory():
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_padded_sources_change_nothing(norm_first):
-    model = Transformer(2, 2, D, H, FF, norm_first=norm_first)
+    model = Transformer(2, 2, replace(CONFIG, norm_first=norm_first))
     x, y = normal(B, TS, D).astype("f4"), normal(B, TT, D, seed=1).astype("f4")
     padding = padding_mask([7, 4, 2], TS)
 
@@ -624,7 +655,7 @@ def test_padded_sources_change_nothing(norm_first):
 
 
 def test_positions_mix_in_attention_only():
-    layer = double(EncoderLayer(D, H, FF))
+    layer = double(EncoderLayer(CONFIG))
     x = normal(1, 6, D)
     order = np.random.default_rng(1).permutation(6)
     close(layer(Tensor(x[:, order])).data, layer(Tensor(x)).data[:, order])
@@ -648,20 +679,20 @@ def test_gradients_by_depth():
 def test_dropout_in_every_place():
     x, memory = Tensor(normal(4, 6, D)), Tensor(normal(4, 7, D, seed=1))
     for make, arguments in ((EncoderLayer, (x,)), (DecoderLayer, (x, memory))):
-        plain = double(make(D, H, FF, rng=PCG32(0)))
-        dropping = double(make(D, H, FF, dropout=0.4, rng=PCG32(0)))
+        plain = double(make(CONFIG, PCG32(0)))
+        dropping = double(make(replace(CONFIG, dropout=0.4), PCG32(0)))
         close(dropping.eval()(*arguments).data, plain(*arguments).data)
         dropping.train()
         assert (dropping(*arguments).data != dropping(*arguments).data).any()
         places = dropping.rng_state()
         assert len(places) == (4 if make is EncoderLayer else 6)
         for place in places:  # each alone makes a difference
-            one = double(make(D, H, FF, dropout=0.4, rng=PCG32(0)))
+            one = double(make(replace(CONFIG, dropout=0.4), PCG32(0)))
             for path, module in one.named_modules():
                 module.train(place in (path + ".rng", path + ".dropout_rng"))
             assert (one(*arguments).data != plain(*arguments).data).any(), place
     # what comes in is never dropped: with sublayers that add nothing, nothing changes
-    layer = double(EncoderLayer(D, H, FF, dropout=0.4))
+    layer = double(EncoderLayer(replace(CONFIG, dropout=0.4)))
     for name in ("self_attention.out_proj", "feed_forward.down"):
         for kind in ("weight", "bias"):
             dict(layer.named_parameters())[f"{name}.{kind}"].data *= 0
@@ -669,7 +700,7 @@ def test_dropout_in_every_place():
 
 
 def test_dropout_streams_differ():
-    model = Transformer(3, 2, D, H, FF, dropout=0.1)
+    model = Transformer(3, 2, replace(CONFIG, dropout=0.1))
     states = model.rng_state()
     assert len(states) == 3 * 4 + 2 * 6
     assert len({(s["seed"], s["stream"]) for s in states.values()}) == len(states)
@@ -679,12 +710,12 @@ def test_dropout_streams_differ():
     model(x, y)
     saved = model.rng_state()
     first = model(x, y).data
-    again = Transformer(3, 2, D, H, FF, dropout=0.1)
+    again = Transformer(3, 2, replace(CONFIG, dropout=0.1))
     again.load_state_dict(model.state_dict())
     again.load_rng_state(saved)
     assert (again(x, y).data == first).all()
     rng, before = PCG32(7), default_generator().state()
-    stacks = [Encoder(2, D, H, FF, dropout=0.1, rng=rng).rng_state() for _ in range(2)]
+    stacks = [Encoder(2, replace(CONFIG, dropout=0.1), rng=rng).rng_state() for _ in range(2)]
     drawn = [str(s) for stack in (states, *stacks) for s in stack.values()]
     assert len(set(drawn)) == len(drawn)
     assert default_generator().state() == before  # who brings a generator leaves it alone
@@ -692,7 +723,7 @@ def test_dropout_streams_differ():
 
 def test_stack_alone_has_its_own_streams():
     for stack, count in ((Encoder, 8), (Decoder, 12)):
-        states = stack(2, D, H, FF, dropout=0.1).rng_state()
+        states = stack(2, replace(CONFIG, dropout=0.1)).rng_state()
         assert len({(s["seed"], s["stream"]) for s in states.values()}) == len(states) == count
 
 
@@ -705,32 +736,32 @@ def test_parameter_names_and_counts():
 
     encoder = [f"self_attention.{n}" for n in attention]
     encoder += [f"feed_forward.{n}" for n in network]
-    assert list(EncoderLayer(D, H, FF).state_dict()) == encoder + norms(2)
+    assert list(EncoderLayer(CONFIG).state_dict()) == encoder + norms(2)
     decoder = [f"{a}_attention.{n}" for a in ("self", "cross") for n in attention]
     decoder += [f"feed_forward.{n}" for n in network]
-    assert list(DecoderLayer(D, H, FF).state_dict()) == decoder + norms(3)
+    assert list(DecoderLayer(CONFIG).state_dict()) == decoder + norms(3)
     for layer, count in (
         (EncoderLayer, 12 * 64**2 + 13 * 64),
         (DecoderLayer, 16 * 64**2 + 19 * 64),
     ):
-        assert sum(p.size for p in layer(64, 4, 256).parameters()) == count
-    names = list(Transformer(2, 1, D, H, FF).state_dict())
+        assert sum(p.size for p in layer(LayerConfig(64, 4, 256)).parameters()) == count
+    names = list(Transformer(2, 1, CONFIG).state_dict())
     assert names[0] == "encoder.layers.0.self_attention.q_proj.weight"
     assert names[-1] == "decoder.norm.bias"
     assert sum(name.startswith("encoder.layers.1.") for name in names) == 16
 
 
 def test_init_from_one_generator():
-    layer, rng = EncoderLayer(D, H, FF, rng=PCG32(3)), PCG32(3)
+    layer, rng = EncoderLayer(CONFIG, rng=PCG32(3)), PCG32(3)
     bound = 1 / math.sqrt(D)
     assert (layer.self_attention.q_proj.weight.data == rng.uniform(-bound, bound, (D, D))).all()
     for p in (layer.norm1, layer.norm2):
         assert (p.weight.data == 1).all()
         assert (p.bias.data == 0).all()
         assert p.weight.dtype == np.float32
-    one, two = (Encoder(2, D, H, FF, rng=PCG32(0)).state_dict() for _ in range(2))
+    one, two = (Encoder(2, CONFIG, rng=PCG32(0)).state_dict() for _ in range(2))
     assert all((one[name] == two[name]).all() for name in one)
-    first, second = (Encoder(2, D, H, FF).state_dict() for _ in range(2))
+    first, second = (Encoder(2, CONFIG).state_dict() for _ in range(2))
     assert all((one[name] == first[name]).all() for name in one)
     assert (first["norm.weight"] == second["norm.weight"]).all()
     assert (
@@ -744,20 +775,20 @@ def test_init_from_one_generator():
 def test_final_norm():
     x = Tensor(normal(2, 3, D).astype("f4"))
     for norm_first in (True, False):
-        assert (Encoder(1, D, H, FF, norm_first=norm_first).norm is not None) == norm_first
-        assert (Decoder(1, D, H, FF, norm_first=norm_first).norm is not None) == norm_first
+        assert (Encoder(1, replace(CONFIG, norm_first=norm_first)).norm is not None) == norm_first
+        assert (Decoder(1, replace(CONFIG, norm_first=norm_first)).norm is not None) == norm_first
         for final in (True, False):
-            stack = Encoder(1, D, H, FF, norm_first=norm_first, final_norm=final)
+            stack = Encoder(1, replace(CONFIG, norm_first=norm_first), final_norm=final)
             assert (stack.norm is not None) == final
-    bare = Encoder(2, D, H, FF, final_norm=False, rng=PCG32(0))
-    full = Encoder(2, D, H, FF, rng=PCG32(0))
+    bare = Encoder(2, CONFIG, final_norm=False, rng=PCG32(0))
+    full = Encoder(2, CONFIG, rng=PCG32(0))
     close(full(x).data, LayerNorm(D)(bare(x)).data, 1e-6)
 
 
 def test_dtype_stays():
     x, memory = leaf(normal(2, 3, D).astype("f4")), leaf(normal(2, 4, D).astype("f4"))
     for activation in ("relu", "gelu", "gelu_tanh"):
-        model = Transformer(1, 1, D, H, FF, 0.1, activation)
+        model = Transformer(1, 1, LayerConfig(D, H, FF, 0.1, activation))
         out = model(memory, x, None, causal_mask(3), padding_mask([4, 2], 4))
         out.backward(np.ones(out.shape, "f4"))
         assert out.dtype == x.grad.dtype == memory.grad.dtype == np.float32
@@ -771,22 +802,23 @@ def test_validation():
         (lambda: LayerNorm(4, eps=0), "eps > 0, got 0"),
         (lambda: FeedForward(4, 0), "d_out, got 0"),
         (lambda: FeedForward(4, 8, "swish"), "one of relu, gelu, gelu_tanh, got 'swish'"),
-        (lambda: EncoderLayer(8, 3, 4), "n_heads"),
-        (lambda: Encoder(0, D, H, FF), "Encoder: wants a positive int for n_layers, got 0"),
-        (lambda: Decoder(True, D, H, FF), "Decoder: wants a positive int for n_layers, got True"),
-        (lambda: EncoderLayer(D, H, FF, dropout=1.0), "0 <= "),
+        (lambda: EncoderLayer(LayerConfig(8, 3, 4)), "n_heads"),
+        (lambda: EncoderLayer(LayerConfig(0, 3, 4)), "positive int for d_model, got 0"),
+        (lambda: Encoder(0, CONFIG), "Encoder: wants a positive int for n_layers, got 0"),
+        (lambda: Decoder(True, CONFIG), "Decoder: wants a positive int for n_layers, got True"),
+        (lambda: EncoderLayer(LayerConfig(D, H, FF, dropout=1.0)), "0 <= "),
         (lambda: LayerNorm(4)(Tensor(np.ones((2, 3)))), r"wants x \[\.\.\., d\].*got \[2, 3\]"),
         (lambda: LayerNorm(1)(Tensor(1.0)), r"got \[\]"),
-        (lambda: EncoderLayer(D, H, FF)(Tensor(np.ones((2, 3, 4)))), r"\[2, 3, 4\]"),
+        (lambda: EncoderLayer(CONFIG)(Tensor(np.ones((2, 3, 4)))), r"\[2, 3, 4\]"),
         (
-            lambda: DecoderLayer(D, H, FF)(Tensor(np.ones((2, 3, D))), Tensor(np.ones((1, 3, D)))),
+            lambda: DecoderLayer(CONFIG)(Tensor(np.ones((2, 3, D))), Tensor(np.ones((1, 3, D)))),
             r"\[1, 3, 8\]",
         ),
     ]:
         with pytest.raises(ValueError, match=message):
             call()
     with pytest.raises(TypeError, match="bool"):
-        EncoderLayer(D, H, FF)(Tensor(np.ones((2, 3, D), "f4")), np.ones((3, 3)))
+        EncoderLayer(CONFIG)(Tensor(np.ones((2, 3, D), "f4")), np.ones((3, 3)))
     floats, whole, array = Tensor(np.ones(4)), Tensor(np.ones(4, int)), np.ones((1, 2, D))
     for call, message in [
         (lambda: layer_norm(whole, floats, floats), "floating-point numbers for x, got int64"),
@@ -800,12 +832,14 @@ def test_validation():
         (lambda: gelu(2.0), "gelu: wants a Tensor for x, got a float"),
         (lambda: gelu_tanh([1.0]), "gelu_tanh: wants a Tensor for x, got a list"),
         (lambda: LayerNorm(D)(array), "layer_norm: wants a Tensor for x"),
-        (lambda: EncoderLayer(D, H, FF)(array), "wants a Tensor for x"),
-        (lambda: EncoderLayer(D, H, FF, norm_first=False)(array), "wants a Tensor for x_q"),
-        (lambda: DecoderLayer(D, H, FF)(Tensor(array), array), "wants a Tensor for x_kv"),
-        (lambda: Decoder(1, D, H, FF).begin(array), "Decoder.begin: wants a Tensor for memory"),
+        (lambda: EncoderLayer(CONFIG)(array), "wants a Tensor for x"),
+        (lambda: EncoderLayer(replace(CONFIG, norm_first=False))(array), "wants a Tensor for x_q"),
+        (lambda: DecoderLayer(CONFIG)(Tensor(array), array), "wants a Tensor for x_kv"),
+        (lambda: Decoder(1, CONFIG).begin(array), "Decoder.begin: wants a Tensor for memory"),
     ]:
         with pytest.raises(TypeError, match=message):
             call()
-    assert "norm1: LayerNorm(8, eps=1e-05)" in repr(EncoderLayer(D, H, FF))
-    assert "FeedForward(relu)" in repr(EncoderLayer(D, H, FF))
+    assert "norm1: LayerNorm(8, eps=1e-05)" in repr(EncoderLayer(CONFIG))
+    assert "FeedForward(relu)" in repr(EncoderLayer(CONFIG))
+    with pytest.raises(FrozenInstanceError):
+        CONFIG.d_ff = 4

@@ -216,16 +216,20 @@ def test_log_softmax():
 
 
 def test_validation():
+    for size in (0, -1, 2.0, True):
+        for name in ("width", "max_length"):
+            with pytest.raises(ValueError, match=f"beam_search: wants a positive int for {name}"):
+                beam_search(by_table, 1, **ENDS | {"width": 2, name: size})
+        with pytest.raises(ValueError, match="greedy_search: wants a positive int for max_length"):
+            greedy_search(by_table, 1, **ENDS | {"max_length": size})
     for width, length, alpha in [
-        (0, 3, 1.0),
-        (2, 0, 1.0),
         (2, 3, -1.0),
         (2, 1, -1.0),
         (2, 3, math.nan),
         (2, 3, math.inf),
         (2, 3, 1e308),
     ]:
-        message = f"got width={width}, max_length={length}, alpha={alpha}"
+        message = f"got max_length={length}, alpha={alpha}"
         with pytest.raises(ValueError, match=re.escape(message)):
             beam_search(by_table, 1, start=3, end=2, max_length=length, width=width, alpha=alpha)
     steep = beam_search(by_table, 1, start=3, end=2, max_length=3, width=2, alpha=600.0)[0]

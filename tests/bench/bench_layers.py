@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from tinyllm.tensor import Tensor
-from tinyllm.xfmr.layers import DecoderLayer, EncoderLayer, LayerNorm, gelu, relu
+from tinyllm.xfmr.layers import DecoderLayer, EncoderLayer, LayerConfig, LayerNorm, gelu, relu
 from tinyllm.xfmr.masks import causal_mask
 
 SIZES = [(128, 7, 64, 4), (8, 128, 256, 8), (4, 512, 512, 8)]  # B, T, d, H
@@ -55,7 +55,7 @@ def main(repeats):
         decoder = torch.nn.TransformerDecoderLayer(d, H, 4 * d, **options)
         causal = causal_mask(T)
         blocked = torch.tensor(~causal)
-        mine = EncoderLayer(d, H, 4 * d), DecoderLayer(d, H, 4 * d)
+        mine = EncoderLayer(LayerConfig(d, H, 4 * d)), DecoderLayer(LayerConfig(d, H, 4 * d))
 
         class Causal:
             """The decoder layer with its mask."""

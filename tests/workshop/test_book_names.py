@@ -384,13 +384,13 @@ def test_needs_have_no_cycle():
 
 
 OPTIONAL = {"threadpoolctl"}  # holds BLAS to one thread, where it is installed
-WORKSHOP = {"tinyllm/num/threads.py"}  # what the workshop makes for chapters to stand on
 ORACLES = {"hypothesis", "numpy", "pytest", "safetensors", "threadpoolctl", "torch"}
 MODULES = {
     name: path.relative_to(ROOT).as_posix()
     for name, path in modules(ROOT).items()
     if name.startswith("tinyllm.")
 }
+BUILT = {INDEX.facts[chapter]["builds"] for chapter in CHAPTERS}
 HOME = {f"tinyllm.{name}": module for name, module in tinyllm._HOME.items()}
 
 
@@ -412,14 +412,19 @@ def imports_of(file):
                 )
 
 
+def stands_on(path, chapters):
+    """Whether a module that no chapter builds, but is given, imports only what these build."""
+    return path and not list(foreign_imports(ROOT / path, chapters, {"numpy"}, OPTIONAL))
+
+
 def foreign_imports(file, chapters, libraries, optional=frozenset()):
     """What a file imports beyond the modules of the chapters, the standard library and some others."""
-    made = {block.file for name in chapters for block in INDEX.page_of[name].blocks}
-    built = made | WORKSHOP  # the learner's modules, and what their chapters give beside them
+    built = {INDEX.facts[chapter]["builds"] for chapter in chapters}
     for line, module, inside in imports_of(file):
         top = module.partition(".")[0]
         if top == "tinyllm":
-            allowed = MODULES.get(module) in built
+            path = MODULES.get(module, "")
+            allowed = path in built or path not in BUILT and stands_on(path, chapters)
         else:
             allowed = top in sys.stdlib_module_names | libraries or top in optional and inside
         if not allowed:

@@ -17,10 +17,7 @@ STILL_TOO_LONG = {  # take a name out when it is short enough; put none in
     "literate.disk.make_plan",
     "literate.markdown.scan",
     "literate.stitch",
-    "tinyllm.autograd",
-    "tinyllm.train.cross_entropy",
     "tinyllm.xfmr.attention",
-    "tinyllm.xfmr.layers",
 }
 
 

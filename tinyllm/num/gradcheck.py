@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tinyllm.arguments import positive_int
 from tinyllm.num.pcg32 import PCG32
 
 __all__ = ["CheckedInput", "GradientError", "Report", "gradcheck"]
@@ -94,8 +95,8 @@ def gradcheck(
     to check, for cotangents that do not fit, and if f gives two answers. All arrays and
     gradients are left as they were.
     """
-    if sample is not None and sample < 1:
-        raise ValueError(f"gradcheck: sample must be at least 1, or None for all, got {sample}")
+    if sample is not None:
+        sample = positive_int("gradcheck", "sample", sample)
     tensors = _collect(f, inputs, parameters)
     evaluate = _evaluation(f, inputs)
     before = {name: (x.data, x.grad) for name, x in tensors.items()}

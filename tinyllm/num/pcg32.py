@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from tinyllm.num.normal import normal_quantile
+
 __all__ = ["PCG32", "default_generator", "manual_seed"]
 
 MULTIPLIER = 6364136223846793005  # Knuth's, and O'Neill's choice
@@ -65,80 +67,6 @@ def _scramble(states: NDArray[np.uint64]) -> NDArray[np.uint64]:
     states >>= 59
     x >>= states
     return x
-
-
-_CENTRE = (
-    (2.5090809287301226727e3, 5.2264952788528545610e3),
-    (3.3430575583588128105e4, 2.8729085735721942674e4),
-    (6.7265770927008700853e4, 3.9307895800092710610e4),
-    (4.5921953931549871457e4, 2.1213794301586595867e4),
-    (1.3731693765509461125e4, 5.3941960214247511077e3),
-    (1.9715909503065514427e3, 6.8718700749205790830e2),
-    (1.3314166789178437745e2, 4.2313330701600911252e1),
-    (3.3871328727963666080e0, 1.0),
-)
-_TAIL = (
-    (7.74545014278341407640e-4, 1.05075007164441684324e-9),
-    (2.27238449892691845833e-2, 5.47593808499534494600e-4),
-    (2.41780725177450611770e-1, 1.51986665636164571966e-2),
-    (1.27045825245236838258e0, 1.48103976427480074590e-1),
-    (3.64784832476320460504e0, 6.89767334985100004550e-1),
-    (5.76949722146069140550e0, 1.67638483018380384940e0),
-    (4.63033784615654529590e0, 2.05319162663775882187e0),
-    (1.42343711074968357734e0, 1.0),
-)
-_FAR_TAIL = (
-    (2.01033439929228813265e-7, 2.04426310338993978564e-15),
-    (2.71155556874348757815e-5, 1.42151175831644588870e-7),
-    (1.24266094738807843860e-3, 1.84631831751005468180e-5),
-    (2.65321895265761230930e-2, 7.86869131145613259100e-4),
-    (2.96560571828504891230e-1, 1.48753612908506148525e-2),
-    (1.78482653991729133580e0, 1.36929880922735805310e-1),
-    (5.46378491116411436990e0, 5.99832206555887937690e-1),
-    (6.65790464350110377720e0, 1.0),
-)
-
-
-def _ratio(table: tuple[tuple[float, float], ...], r: NDArray[np.float64]) -> NDArray[np.float64]:
-    """P(r) / Q(r), both by Horner's rule from the highest power down."""
-    top, bottom = np.full_like(r, table[0][0]), np.full_like(r, table[0][1])
-    for p, q in table[1:]:
-        top *= r
-        top += p
-        bottom *= r
-        bottom += q
-    top /= bottom
-    return top
-
-
-def _log(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Natural logarithm of x > 0 by operations that IEEE 754 rounds in one way only."""
-    m, e = np.frexp(x)  # x = m * 2**e with 1/2 <= m < 1
-    small = m < math.sqrt(0.5)
-    m[small] *= 2.0
-    t = (m - 1.0) / (m + 1.0)
-    square = t * t
-    series = np.full_like(t, 1.0 / 21.0)
-    for k in range(19, 0, -2):
-        series *= square
-        series += 1.0 / k
-    return (e - small) * 0.6931471805599453 + 2.0 * t * series  # eq. log
-
-
-def _normal_quantile(q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The z below which a standard normal number lies with probability 1/2 + q, |q| < 1/2.
-
-    Algorithm AS 241 (M. J. Wichura, Applied Statistics 37, 1988).
-    """
-    z = q * _ratio(_CENTRE, 0.180625 - q * q)  # eq. quantile
-    outer = np.flatnonzero(np.abs(q) > 0.425)
-    side = q[outer]
-    rho = np.sqrt(-_log(0.5 - np.abs(side)))  # the difference is exact
-    tail = _ratio(_TAIL, rho - 1.6)
-    far = rho > 5.0
-    tail[far] = _ratio(_FAR_TAIL, rho[far] - 5.0)
-    z[outer] = np.copysign(tail, side)
-    return z
 
 
 class PCG32:
@@ -306,7 +234,7 @@ class PCG32:
                 q -= 2.0**52
                 q += 0.5  # after the subtraction: k + 1/2 alone may need 54 bits
                 q *= 2.0**-53
-            block[:] = _normal_quantile(q) * std + mean
+            block[:] = normal_quantile(q) * std + mean
         return out.reshape(sides)
 
     def integers(self, low: int, high: int, shape: int | Sequence[int] = ()) -> NDArray[np.int64]:

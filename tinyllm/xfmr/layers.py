@@ -7,19 +7,22 @@ each sublayer.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tinyllm.autograd import is_recording, no_grad, record, tensor_argument
+from tinyllm.arguments import positive_int
+from tinyllm.autograd import no_grad, record, tensor_argument
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
 from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor
 from tinyllm.xfmr.attention import attention
+from tinyllm.xfmr.gelu import gelu, gelu_tanh
 from tinyllm.xfmr.mha import MultiHeadAttention
+from tinyllm.xfmr.watch import read, watch_attention
 
 __all__ = [
     "Decoder",
@@ -28,17 +31,20 @@ __all__ = [
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "LayerConfig",
     "LayerNorm",
     "Transformer",
     "gelu",
     "gelu_tanh",
     "layer_norm",
     "relu",
+    "watch_attention",
 ]
 
 Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
 Pair: TypeAlias = tuple[Array, Array]  # keys and values
+Sublayer: TypeAlias = Callable[[Tensor], Tensor]
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
@@ -47,7 +53,8 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
     The variance is the biased one. Computed in float32 at least; one recorded operation. TypeError
     for what is no floating-point tensor, ValueError for shapes that do not fit.
     """
-    _must_be_floating("layer_norm", x=x, weight=weight, bias=bias)
+    for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
+        tensor_argument("layer_norm", name, tensor, floating=True)
     d = x.shape[-1] if x.ndim else 0
     if d == 0 or weight.shape != (d,) or bias.shape != (d,):
         raise ValueError(
@@ -105,16 +112,6 @@ def _moments(rows: Array) -> tuple[Array, Array, Array]:
     return rest, mean, (np.einsum("nd,nd->n", rest, rest) / d)[:, None]
 
 
-def _must_be_floating(who: str, **arguments: Tensor) -> None:
-    for name, x in arguments.items():
-        tensor_argument(who, name, x)
-        if x.dtype.kind != "f":
-            raise TypeError(
-                f"{who}: wants floating-point numbers for {name}, got {x.dtype}: "
-                f"convert with {name}.astype(np.float32)"
-            )
-
-
 class LayerNorm(Module):
     """`layer_norm` with its scale and shift: `weight` float32 [d], ones; `bias` float32 [d], zeros.
 
@@ -122,8 +119,7 @@ class LayerNorm(Module):
     """
 
     def __init__(self, d: int, eps: float = 1e-5) -> None:
-        if isinstance(d, bool) or not isinstance(d, int | np.integer) or d < 1:
-            raise ValueError(f"LayerNorm: wants a positive int for d, got {d!r}")
+        d = positive_int("LayerNorm", "d", d)
         if not eps > 0:
             raise ValueError(f"LayerNorm: wants eps > 0, got {eps}")
         self.eps = eps
@@ -146,105 +142,6 @@ def relu(x: Tensor) -> Tensor:
     tensor_argument("relu", "x", x)
     y = np.maximum(x.data, 0)  # eq. relu
     return record(y, (x,), lambda grad: (grad * ~(y <= 0),))
-
-
-_LOW = 1.0 / 14.0  # t of a = 26, beyond which e**(-a*a) is 0 in float64
-
-
-def _erfc_polynomial(degree: int) -> list[float]:
-    """Coefficients, highest first, of exp(a*a) erfc(a) as a polynomial in u, -1 <= u <= 1.
-
-    u grows evenly from t = _LOW to t = 1, where t = 1 / (1 + a/2).
-    """
-
-    def scaled(u: Any) -> Any:
-        a = 2.0 / (_LOW + (u + 1.0) * 0.5 * (1.0 - _LOW)) - 2.0
-        return np.array([math.exp(v * v) * math.erfc(v) for v in a])
-
-    chebyshev = np.polynomial.chebyshev
-    powers = chebyshev.cheb2poly(chebyshev.chebinterpolate(scaled, degree))
-    return [float(c) for c in powers[::-1]]
-
-
-_ERFC = {4: _erfc_polynomial(10), 8: _erfc_polynomial(20)}  # by the size of a number in bytes
-
-
-def _normal(x: Array) -> tuple[Array, Array]:
-    """Phi(x) and phi(x), distribution function and density of the standard normal distribution."""
-    density = x * x
-    density *= -0.5
-    np.exp(density, out=density)  # e**(-x*x/2)
-    u = np.abs(x)
-    u *= 0.5 / math.sqrt(2.0)
-    u += 1.0
-    np.divide(2.0 / (1.0 - _LOW), u, out=u)
-    u -= (1.0 + _LOW) / (1.0 - _LOW)
-    first, *rest = _ERFC[min(x.dtype.itemsize, 8)]
-    below = np.full_like(u, first)
-    for c in rest:
-        below *= u
-        below += c
-    below *= density
-    below *= 0.5  # eq. normal: Phi(-|x|)
-    np.subtract(1.0, below, out=below, where=x > 0)
-    density *= 1.0 / math.sqrt(2.0 * math.pi)
-    return below, density
-
-
-def gelu(x: Tensor) -> Tensor:
-    """x Phi(x), with the exact normal distribution function, as BERT has it.
-
-    TypeError for what is no floating-point tensor.
-    """
-
-    def block(part: Array, y: Array, slope: Array | None) -> None:
-        below, density = _normal(part)
-        np.multiply(part, below, out=y)
-        if slope is not None:
-            np.multiply(part, density, out=slope)
-            slope += below  # eq. gelu
-
-    return _by_blocks("gelu", x, block)
-
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU by the hyperbolic tangent, as GPT-2 has it.
-
-    TypeError for what is no floating-point tensor.
-    """
-    root = math.sqrt(2.0 / math.pi)
-
-    def block(part: Array, y: Array, slope: Array | None) -> None:
-        square = np.minimum(part * part, 1e4)  # beyond x = 100 the result is x or 0
-        t = np.tanh(part * (square * (0.044715 * root) + root))
-        np.multiply(part, 0.5 + 0.5 * t, out=y)  # eq. gelu-tanh
-        if slope is not None:
-            inner = square * (3 * 0.044715 * root) + root  # slope of what tanh was taken of
-            np.multiply(0.5 * part * (1.0 - t * t), inner, out=slope)
-            slope += 0.5 + 0.5 * t
-
-    return _by_blocks("gelu_tanh", x, block)
-
-
-def _by_blocks(
-    who: str, x: Tensor, function: Callable[[Array, Array, Array | None], None]
-) -> Tensor:
-    """A function of each number and its slope, 32,768 numbers at a time, in float32 at least."""
-    _must_be_floating(who, x=x)
-    dtype = np.result_type(x.dtype, np.float32)
-    flat = x.data.reshape(-1).astype(dtype, copy=False)
-    y = np.empty_like(flat)
-    slope = np.empty_like(flat) if x.requires_grad and is_recording() else None
-    for start in range(0, len(flat), 1 << 15):
-        b = slice(start, start + (1 << 15))
-        with np.errstate(over="ignore"):  # squares
-            function(flat[b], y[b], None if slope is None else slope[b])
-
-    def backward(grad: Array) -> tuple[Array]:
-        assert slope is not None
-        return (grad * slope.reshape(x.shape),)
-
-    return record(y.reshape(x.shape).astype(x.dtype, copy=False), (x,), backward)
 
 
 ACTIVATIONS = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh}
@@ -286,32 +183,13 @@ class FeedForward(Module):
 
 
 def _with_sublayer(
-    x: Tensor,
-    sublayer: Callable[[Tensor], Tensor],
-    norm: LayerNorm,
-    dropout: Dropout,
-    norm_first: bool,
+    x: Tensor, sublayer: Sublayer, norm: LayerNorm, dropout: Dropout, norm_first: bool
 ) -> Tensor:
     """The stream after one sublayer."""
     if norm_first:
         out: Tensor = x + dropout(sublayer(norm(x)))  # eq. pre-norm
     else:
         out = norm(x + dropout(sublayer(x)))  # eq. post-norm
-    return out
-
-
-def _read(
-    attention: MultiHeadAttention,
-    x_q: Tensor,
-    x_kv: Tensor,
-    mask: ArrayLike | None,
-    weights: list[Tensor] | None,
-) -> Tensor:
-    """Attention; its weights [B, H, Tq, Tk] are appended to `weights` if that is a list."""
-    if weights is None:
-        return attention.forward(x_q, x_kv, mask)
-    out, seen = attention.attend(x_q, x_kv, mask)
-    weights.append(seen)
     return out
 
 
@@ -335,49 +213,43 @@ def _must_be_called(module: Module, kind: type[Module]) -> None:
         )
 
 
+@dataclass(frozen=True)
+class LayerConfig:
+    """The settings of an encoder or decoder layer; they are checked where they are used."""
+
+    d_model: int
+    n_heads: int
+    d_ff: int
+    dropout: float = 0.0  # while training, of attention weights, hidden features, sublayers
+    activation: str = "relu"  # or "gelu", "gelu_tanh"
+    norm_first: bool = True  # pre-norm; False: post-norm
+    eps: float = 1e-5  # of each LayerNorm
+
+
 class EncoderLayer(Module):
     """Self-attention and a feed-forward network, each added to the stream.
 
     Parameters in order: self_attention.*, feed_forward.up.*, feed_forward.down.*, norm1.*, norm2.*;
-    drawn from `rng`, by default default_generator(). `norm_first`: pre-norm (True) or post-norm. While
-    training, attention weights, hidden features and what each sublayer adds are dropped at rate `dropout`.
+    drawn from `rng`, by default default_generator().
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float = 0.0,
-        activation: str = "relu",
-        norm_first: bool = True,
-        eps: float = 1e-5,
-        rng: PCG32 | None = None,
-    ) -> None:
-        rng = default_generator() if rng is None else rng
-        self.norm_first = norm_first
-        self.self_attention = MultiHeadAttention(d_model, n_heads, dropout, rng=rng)
-        self.feed_forward = FeedForward(d_model, d_ff, activation, dropout, rng)
-        self.norm1, self.norm2 = LayerNorm(d_model, eps), LayerNorm(d_model, eps)
-        self.dropout1, self.dropout2 = Dropout(dropout, PCG32()), Dropout(dropout, PCG32())
+    def __init__(self, config: LayerConfig, rng: PCG32 | None = None) -> None:
+        c, rng = config, default_generator() if rng is None else rng
+        self.norm_first = c.norm_first
+        self.self_attention = MultiHeadAttention(c.d_model, c.n_heads, c.dropout, rng=rng)
+        self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation, c.dropout, rng)
+        self.norm1, self.norm2 = LayerNorm(c.d_model, c.eps), LayerNorm(c.d_model, c.eps)
+        self.dropout1, self.dropout2 = Dropout(c.dropout, PCG32()), Dropout(c.dropout, PCG32())
         self.seed_generators(rng)
-
-    def _run(self, x: Tensor, mask: ArrayLike | None, weights: list[Tensor] | None) -> Tensor:
-        def attention(a: Tensor) -> Tensor:
-            return _read(self.self_attention, a, a, mask, weights)
-
-        x = _with_sublayer(x, attention, self.norm1, self.dropout1, self.norm_first)
-        return _with_sublayer(x, self.feed_forward, self.norm2, self.dropout2, self.norm_first)
 
     def forward(self, x: Tensor, mask: ArrayLike | None = None) -> Tensor:
         """[B, T, d_model] -> the same shape; `mask` as L5.3 takes it, True = may attend."""
-        return self._run(x, mask, None)
 
-    def attend(self, x: Tensor, mask: ArrayLike | None = None) -> tuple[Tensor, Tensor]:
-        """The output of `forward`, and the weights [B, H, T, T]."""
-        weights: list[Tensor] = []
-        out = self._run(x, mask, weights)
-        return out, weights[0]
+        def attention(a: Tensor) -> Tensor:
+            return read(self.self_attention, a, a, mask)
+
+        x = _with_sublayer(x, attention, self.norm1, self.dropout1, self.norm_first)
+        return _with_sublayer(x, self.feed_forward, self.norm2, self.dropout2, self.norm_first)
 
 
 class DecoderLayer(Module):
@@ -387,45 +259,17 @@ class DecoderLayer(Module):
     norm3.*; everything else as for `EncoderLayer`.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float = 0.0,
-        activation: str = "relu",
-        norm_first: bool = True,
-        eps: float = 1e-5,
-        rng: PCG32 | None = None,
-    ) -> None:
-        rng = default_generator() if rng is None else rng
-        self.norm_first = norm_first
-        self.self_attention = MultiHeadAttention(d_model, n_heads, dropout, rng=rng)
-        self.cross_attention = MultiHeadAttention(d_model, n_heads, dropout, rng=rng)
-        self.feed_forward = FeedForward(d_model, d_ff, activation, dropout, rng)
-        self.norm1, self.norm2 = LayerNorm(d_model, eps), LayerNorm(d_model, eps)
-        self.norm3 = LayerNorm(d_model, eps)
-        self.dropout1, self.dropout2 = Dropout(dropout, PCG32()), Dropout(dropout, PCG32())
-        self.dropout3 = Dropout(dropout, PCG32())
+    def __init__(self, config: LayerConfig, rng: PCG32 | None = None) -> None:
+        c, rng = config, default_generator() if rng is None else rng
+        self.norm_first = c.norm_first
+        self.self_attention = MultiHeadAttention(c.d_model, c.n_heads, c.dropout, rng=rng)
+        self.cross_attention = MultiHeadAttention(c.d_model, c.n_heads, c.dropout, rng=rng)
+        self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation, c.dropout, rng)
+        self.norm1, self.norm2 = LayerNorm(c.d_model, c.eps), LayerNorm(c.d_model, c.eps)
+        self.norm3 = LayerNorm(c.d_model, c.eps)
+        self.dropout1, self.dropout2 = Dropout(c.dropout, PCG32()), Dropout(c.dropout, PCG32())
+        self.dropout3 = Dropout(c.dropout, PCG32())
         self.seed_generators(rng)
-
-    def _run(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: ArrayLike | None,
-        memory_mask: ArrayLike | None,
-        weights: list[Tensor] | None,
-    ) -> Tensor:
-        def attention(a: Tensor) -> Tensor:
-            return _read(self.self_attention, a, a, mask, weights)
-
-        def reading(a: Tensor) -> Tensor:
-            return _read(self.cross_attention, a, memory, memory_mask, weights)
-
-        x = _with_sublayer(x, attention, self.norm1, self.dropout1, self.norm_first)
-        x = _with_sublayer(x, reading, self.norm2, self.dropout2, self.norm_first)
-        return _with_sublayer(x, self.feed_forward, self.norm3, self.dropout3, self.norm_first)
 
     def forward(
         self,
@@ -438,19 +282,19 @@ class DecoderLayer(Module):
 
         `mask` is the self-attention's, causal as a rule; `memory_mask` hides keys of the memory.
         """
-        return self._run(x, memory, mask, memory_mask, None)
 
-    def attend(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: ArrayLike | None = None,
-        memory_mask: ArrayLike | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The output of `forward`, the self-attention's weights, and the cross-attention's."""
-        weights: list[Tensor] = []
-        out = self._run(x, memory, mask, memory_mask, weights)
-        return out, weights[0], weights[1]
+        def own(a: Tensor) -> Tensor:
+            return read(self.self_attention, a, a, mask)
+
+        def reading(a: Tensor) -> Tensor:
+            return read(self.cross_attention, a, memory, memory_mask)
+
+        return self._run(x, own, reading)
+
+    def _run(self, x: Tensor, own: Sublayer, reading: Sublayer) -> Tensor:
+        x = _with_sublayer(x, own, self.norm1, self.dropout1, self.norm_first)
+        x = _with_sublayer(x, reading, self.norm2, self.dropout2, self.norm_first)
+        return _with_sublayer(x, self.feed_forward, self.norm3, self.dropout3, self.norm_first)
 
     def _extend(
         self, x: Tensor, memory: Pair, memory_mask: Mask | None, past: Pair, causal: Mask | None
@@ -467,58 +311,43 @@ class DecoderLayer(Module):
         def reading(a: Tensor) -> Tensor:
             return _read_cached(self.cross_attention, a, *memory, memory_mask)
 
-        x = _with_sublayer(x, own, self.norm1, self.dropout1, self.norm_first)
-        x = _with_sublayer(x, reading, self.norm2, self.dropout2, self.norm_first)
-        x = _with_sublayer(x, self.feed_forward, self.norm3, self.dropout3, self.norm_first)
-        return x, (grown[0], grown[1])
+        return self._run(x, own, reading), (grown[0], grown[1])
 
 
-class Encoder(Module):
-    """A stack of encoder layers, `layers.0` and so on, and a final `norm`, or None.
+class _Stack(Module):
+    """n_layers layers of one kind, `layers.0` and so on, and a final `norm`, or None."""
 
-    `final_norm` None means: with pre-norm yes, with post-norm no. Other arguments as for
-    `EncoderLayer`. ValueError unless n_layers is a positive int.
-    """
+    _kind: ClassVar[type[EncoderLayer] | type[DecoderLayer]]
 
     def __init__(
         self,
         n_layers: int,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float = 0.0,
-        activation: str = "relu",
-        norm_first: bool = True,
+        config: LayerConfig,
         final_norm: bool | None = None,
-        eps: float = 1e-5,
         rng: PCG32 | None = None,
     ) -> None:
+        n_layers = positive_int(type(self).__name__, "n_layers", n_layers)
         rng = default_generator() if rng is None else rng
-        options = (d_model, n_heads, d_ff, dropout, activation, norm_first, eps, rng)
-        self.layers = ModuleList(EncoderLayer(*options) for _ in _count("Encoder", n_layers))
-        wanted = norm_first if final_norm is None else final_norm
-        self.norm = LayerNorm(d_model, eps) if wanted else None
+        self.layers = ModuleList(self._kind(config, rng) for _ in range(n_layers))
+        wanted = config.norm_first if final_norm is None else final_norm
+        self.norm = LayerNorm(config.d_model, config.eps) if wanted else None
         self.seed_generators(rng)
+
+
+class Encoder(_Stack):
+    """A stack of encoder layers, `layers.0` and so on, and a final `norm`, or None.
+
+    `final_norm` None means: with pre-norm yes, with post-norm no. Parameters are drawn from `rng`, by
+    default default_generator(). ValueError unless n_layers is a positive int.
+    """
+
+    _kind = EncoderLayer
 
     def forward(self, x: Tensor, mask: ArrayLike | None = None) -> Tensor:
         """[B, T, d_model] -> the same shape; the mask is every layer's."""
         for layer in self.layers:
             x = layer(x, mask)
         return x if self.norm is None else self.norm.forward(x)
-
-    def attend(self, x: Tensor, mask: ArrayLike | None = None) -> tuple[Tensor, list[Tensor]]:
-        """The output of `forward`, and each layer's weights [B, H, T, T]."""
-        weights: list[Tensor] = []
-        for layer in self.layers:
-            x, seen = layer.attend(x, mask)
-            weights.append(seen)
-        return x if self.norm is None else self.norm.forward(x), weights
-
-
-def _count(who: str, n_layers: int) -> range:
-    if isinstance(n_layers, bool) or not isinstance(n_layers, int | np.integer) or n_layers < 1:
-        raise ValueError(f"{who}: wants a positive int for n_layers, got {n_layers!r}")
-    return range(n_layers)
 
 
 class DecoderCache:
@@ -555,31 +384,13 @@ class DecoderCache:
         return DecoderCache(memory, mask, tokens, inputs)
 
 
-class Decoder(Module):
+class Decoder(_Stack):
     """A stack of decoder layers that all read the same memory, and a final `norm`, or None.
 
     Arguments as for `Encoder`.
     """
 
-    def __init__(
-        self,
-        n_layers: int,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float = 0.0,
-        activation: str = "relu",
-        norm_first: bool = True,
-        final_norm: bool | None = None,
-        eps: float = 1e-5,
-        rng: PCG32 | None = None,
-    ) -> None:
-        rng = default_generator() if rng is None else rng
-        options = (d_model, n_heads, d_ff, dropout, activation, norm_first, eps, rng)
-        self.layers = ModuleList(DecoderLayer(*options) for _ in _count("Decoder", n_layers))
-        wanted = norm_first if final_norm is None else final_norm
-        self.norm = LayerNorm(d_model, eps) if wanted else None
-        self.seed_generators(rng)
+    _kind = DecoderLayer
 
     def forward(
         self,
@@ -593,22 +404,6 @@ class Decoder(Module):
         for layer in self.layers:
             x = layer(x, memory, mask, memory_mask)
         return x if self.norm is None else self.norm.forward(x)
-
-    def attend(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: ArrayLike | None = None,
-        memory_mask: ArrayLike | None = None,
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """The output of `forward`, each layer's weights [B, H, Tt, Tt], and those of its
-        cross-attention [B, H, Tt, Ts]."""
-        weights: list[Tensor] = []
-        for layer in self.layers:
-            x, *seen = layer.attend(x, memory, mask, memory_mask)
-            weights += seen
-        out = x if self.norm is None else self.norm.forward(x)
-        return out, weights[0::2], weights[1::2]
 
     def begin(self, memory: Tensor, memory_mask: ArrayLike | None = None) -> DecoderCache:
         """A cache of B sequences without a token that read memory [B, Ts, d_model].
@@ -654,7 +449,7 @@ class Decoder(Module):
 class Transformer(Module):
     """An encoder and a decoder that reads its output, as torch.nn.Transformer has them.
 
-    Takes and returns vectors; tokens, positions and the map to logits stand around it. Arguments as for
+    Takes and returns vectors; tokens, positions and the map to logits come around it. Arguments as for
     `Encoder`, with a number of layers for each stack.
     """
 
@@ -662,20 +457,13 @@ class Transformer(Module):
         self,
         n_encoder_layers: int,
         n_decoder_layers: int,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float = 0.0,
-        activation: str = "relu",
-        norm_first: bool = True,
+        config: LayerConfig,
         final_norm: bool | None = None,
-        eps: float = 1e-5,
         rng: PCG32 | None = None,
     ) -> None:
         rng = default_generator() if rng is None else rng
-        options = (d_model, n_heads, d_ff, dropout, activation, norm_first, final_norm, eps, rng)
-        self.encoder = Encoder(n_encoder_layers, *options)
-        self.decoder = Decoder(n_decoder_layers, *options)
+        self.encoder = Encoder(n_encoder_layers, config, final_norm, rng)
+        self.decoder = Decoder(n_decoder_layers, config, final_norm, rng)
         self.seed_generators(rng)
 
     def forward(

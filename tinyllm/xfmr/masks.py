@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tinyllm.arguments import non_negative_int
+
 __all__ = [
     "causal_mask",
     "combine_masks",
@@ -29,11 +31,10 @@ def causal_mask(Tq: int, Tk: int | None = None) -> Mask:
     """True where key j is not later than query i: j <= i + (Tk - Tq); bool [Tq, Tk].
 
     Tk is Tq unless given. The last query stands at the last key, as it does with a cache; if there
-    are more queries than keys, the first Tq - Tk read nothing. ValueError for negative lengths.
+    are more queries than keys, the first Tq - Tk read nothing. ValueError for lengths that are no ints >= 0.
     """
     Tk = Tq if Tk is None else Tk
-    if Tq < 0 or Tk < 0:
-        raise ValueError(f"causal_mask: wants lengths of at least 0, got Tq={Tq}, Tk={Tk}")
+    Tq, Tk = non_negative_int("causal_mask", "Tq", Tq), non_negative_int("causal_mask", "Tk", Tk)
     return np.tri(Tq, Tk, Tk - Tq, dtype=np.bool_)  # eq. causal
 
 

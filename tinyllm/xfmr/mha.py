@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tinyllm.arguments import positive_int
 from tinyllm.autograd import record, tensor_argument
 from tinyllm.nn import Linear, Module
 from tinyllm.num.pcg32 import PCG32, default_generator
@@ -53,11 +54,8 @@ class MultiHeadAttention(Module):
         bias: bool = True,
         rng: PCG32 | None = None,
     ) -> None:
-        for name, size in (("d_model", d_model), ("n_heads", n_heads)):
-            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-                raise ValueError(
-                    f"MultiHeadAttention: wants a positive int for {name}, got {size!r}"
-                )
+        d_model = positive_int("MultiHeadAttention", "d_model", d_model)
+        n_heads = positive_int("MultiHeadAttention", "n_heads", n_heads)
         if d_model % n_heads:
             raise ValueError(
                 f"MultiHeadAttention: n_heads must divide d_model, got d_model={d_model} and "

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from tinyllm.arguments import non_negative_int, positive_int
 from tinyllm.autograd import record, tensor_argument
 from tinyllm.nn import Module
 from tinyllm.num.pcg32 import PCG32, default_generator
@@ -64,12 +64,10 @@ class Embedding(Module):
     def __init__(
         self, n_tokens: int, d_model: int, std: float = 1.0, rng: PCG32 | None = None
     ) -> None:
-        shape = tuple(
-            _whole("Embedding", name, size, 1)
-            for name, size in (("n_tokens", n_tokens), ("d_model", d_model))
-        )
+        n_tokens = positive_int("Embedding", "n_tokens", n_tokens)
+        d_model = positive_int("Embedding", "d_model", d_model)
         rng = default_generator() if rng is None else rng
-        self.weight = Tensor(rng.normal(0.0, std, shape), requires_grad=True)
+        self.weight = Tensor(rng.normal(0.0, std, (n_tokens, d_model)), requires_grad=True)
 
     def forward(self, ids: ArrayLike) -> Tensor:
         """Token ids [...] -> vectors [..., d_model]."""
@@ -91,8 +89,8 @@ def sinusoidal(
     Feature 2i is sin(t base^(-2i/d)) and feature 2i + 1 the cosine of the same angle; if d_model is
     odd, the last sine has no cosine. Computed in float64. Vaswani et al. (2017), section 3.5.
     """
-    T = _whole("sinusoidal", "length", length, 0)
-    d = _whole("sinusoidal", "d_model", d_model, 1)
+    T = non_negative_int("sinusoidal", "length", length)
+    d = positive_int("sinusoidal", "d_model", d_model)
     t = np.arange(start, start + T, dtype=np.float64)  # [T]
     angles = t[:, None] * _speeds(d, base)  # [T, ceil(d/2)]
     table = np.empty((T, d), dtype)
@@ -113,7 +111,7 @@ class SinusoidalPositions(Module):
     """Adds `sinusoidal` positions to vectors of d_model features; there is nothing to learn."""
 
     def __init__(self, d_model: int, base: float = 10000.0) -> None:
-        self.d_model = _whole("SinusoidalPositions", "d_model", d_model, 1)
+        self.d_model = positive_int("SinusoidalPositions", "d_model", d_model)
         self.base = base
         self._table = sinusoidal(0, d_model, 0, base, np.float64)
 
@@ -142,12 +140,10 @@ class LearnedPositions(Module):
     def __init__(
         self, n_positions: int, d_model: int, std: float = 0.02, rng: PCG32 | None = None
     ) -> None:
-        shape = tuple(
-            _whole("LearnedPositions", name, size, 1)
-            for name, size in (("n_positions", n_positions), ("d_model", d_model))
-        )
+        n_positions = positive_int("LearnedPositions", "n_positions", n_positions)
+        d_model = positive_int("LearnedPositions", "d_model", d_model)
         rng = default_generator() if rng is None else rng
-        self.weight = Tensor(rng.normal(0.0, std, shape), requires_grad=True)
+        self.weight = Tensor(rng.normal(0.0, std, (n_positions, d_model)), requires_grad=True)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         """x [..., T, d_model] + rows offset, offset + 1, ... of the table."""
@@ -203,16 +199,6 @@ def _checked_ids(ids: ArrayLike, V: int) -> Array:
     return rows
 
 
-def _whole(who: str, name: str, value: int, least: int) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{who}: {name} is a whole number, got {value!r}") from None
-    if number < least:
-        raise ValueError(f"{who}: {name} is at least {least}, got {number}")
-    return number
-
-
 def _checked_sequence(x: Tensor, d: int, offset: int) -> tuple[int, int]:
     """The length of x [..., T, d] and the first position, both checked."""
     tensor_argument("positions", "x", x)
@@ -223,4 +209,4 @@ def _checked_sequence(x: Tensor, d: int, offset: int) -> tuple[int, int]:
         )
     if x.ndim < 2 or x.shape[-1] != d:
         raise ValueError(f"positions: wants x of shape [..., T, {d}], got {list(x.shape)}")
-    return x.shape[-2], _whole("positions", "offset", offset, 0)
+    return x.shape[-2], non_negative_int("positions", "offset", offset)

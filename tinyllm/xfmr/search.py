@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tinyllm.arguments import positive_int
+
 __all__ = ["Hypothesis", "beam_search", "greedy_search", "log_softmax"]
 
 Array: TypeAlias = NDArray[Any]
@@ -31,9 +33,10 @@ def greedy_search(
     """The likeliest token each time, for each input; of equal ones the first.
 
     step(prefixes [N, t], inputs [N]) gives the log-probabilities [N, V] of the next token. The score is
-    the mean log-probability. ValueError for log-probabilities that are NaN, positive, or of another
-    shape.
+    the mean log-probability. ValueError for a length that is no positive int, and for
+    log-probabilities that are NaN, positive, or of another shape.
     """
+    max_length = positive_int("greedy_search", "max_length", max_length)
     prefixes = np.full((n_inputs, 1), start, np.int64)  # [N, t]
     rows = np.arange(n_inputs)  # [N]
     log_prob = np.zeros(n_inputs)
@@ -69,15 +72,16 @@ def beam_search(
     step(prefixes [N, t], inputs [N]) gives the log-probabilities [N, V] of the next token; what is
     -inf is never written. Kept are the most probable beginnings, of equal ones those whose beginning
     ranked higher, then the smaller token. The search ends when all places are taken by sequences that
-    have ended, or at `max_length` tokens. ValueError for a width or length below 1, an alpha that is
+    have ended, or at `max_length` tokens. ValueError for a width or length that is no positive int, an alpha that is
     negative or so large that max_length**alpha is above 1e304, and log-probabilities that are NaN,
     positive, or of another shape.
     """
-    sizes = width >= 1 and max_length >= 1 and alpha >= 0
-    if not sizes or not alpha * math.log(max_length) < 700:  # False for NaN too
+    width = positive_int("beam_search", "width", width)
+    max_length = positive_int("beam_search", "max_length", max_length)
+    if not (alpha >= 0 and alpha * math.log(max_length) < 700):  # NaN too
         raise ValueError(
-            "beam_search: wants width >= 1, max_length >= 1, and alpha >= 0 with max_length**alpha "
-            f"below 1e304, got width={width}, max_length={max_length}, alpha={alpha}"
+            "beam_search: wants alpha >= 0 with max_length**alpha below 1e304, got "
+            f"max_length={max_length}, alpha={alpha}"
         )
     found: list[list[Hypothesis]] = [[] for _ in range(n_inputs)]
     places = np.full(n_inputs, width)  # still free, for each input

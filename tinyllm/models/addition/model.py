@@ -28,10 +28,11 @@ from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.num.threads import in_threads
 from tinyllm.tensor import Tensor
 from tinyllm.train import cross_entropy
-from tinyllm.xfmr.layers import Transformer
+from tinyllm.xfmr.layers import LayerConfig, Transformer
 from tinyllm.xfmr.masks import causal_mask, token_mask
 from tinyllm.xfmr.positions import Embedding, SinusoidalPositions
 from tinyllm.xfmr.search import Hypothesis, beam_search, greedy_search, log_softmax
+from tinyllm.xfmr.watch import watch_attention
 
 __all__ = [
     "Adder",
@@ -114,7 +115,7 @@ class Adder(Module):
         self.target = Embedding(N_TOKENS, s.d_model, rng=rng)
         self.positions = SinusoidalPositions(s.d_model)
         self.transformer = Transformer(
-            s.n_layers, s.n_layers, s.d_model, s.n_heads, s.d_ff, s.dropout, rng=rng
+            s.n_layers, s.n_layers, LayerConfig(s.d_model, s.n_heads, s.d_ff, s.dropout), rng=rng
         )
         self.output = Linear(s.d_model, N_TOKENS, rng=rng)
         self.seed_generators(rng)
@@ -139,17 +140,16 @@ class Adder(Module):
 
     def attend(self, source: ArrayLike, target: ArrayLike) -> Attention:
         """All weights for source [B, Ts] and target so far [B, Tt], in evaluation mode."""
-        with evaluating(self), no_grad():
-            ids, so_far = np.asarray(source), np.asarray(target)
-            mask = token_mask(ids, PAD) if (ids == PAD).any() else None
-            x = self.positions.forward(self.source.forward(ids))
-            memory, encoder = self.transformer.encoder.attend(x, mask)
-            y = self.positions.forward(self.target.forward(so_far))
-            _, decoder, cross = self.transformer.decoder.attend(
-                y, memory, causal_mask(so_far.shape[1]), mask
+        with evaluating(self), no_grad(), watch_attention(self.transformer) as seen:
+            self.forward(source, target)
+
+        def of(stack: str, reader: str) -> Array:
+            return np.stack(
+                [w.data for path, w in seen if path.startswith(stack) and path.endswith(reader)]
             )
-        kinds = (encoder, decoder, cross)
-        return Attention(*(np.stack([w.data for w in weights]) for weights in kinds))
+
+        own = "self_attention"
+        return Attention(of("encoder", own), of("decoder", own), of("decoder", "cross_attention"))
 
     def writer(self, source: ArrayLike) -> Callable[[Ints, Ints], Array]:
         """The step function of `greedy_search` and `beam_search` for these sources [B, Ts]."""

@@ -8,6 +8,8 @@ from typing import Any, NoReturn, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from tinyllm.arrays import ArrayHolder
+
 __all__ = [
     "Tensor",
     "is_recording",
@@ -24,7 +26,7 @@ Constant: TypeAlias = bool | int | float | np.generic | Array
 Backward: TypeAlias = Callable[[Array], Sequence[Array | None]]
 AnyTensor = TypeVar("AnyTensor", bound=Tensor)
 
-class Tensor:
+class Tensor(ArrayHolder):
     """A numpy array of bools, integers or floats that remembers how it was computed.
 
     Operations take tensors, numbers and arrays, broadcast as numpy does and give a new tensor of the
@@ -34,7 +36,7 @@ class Tensor:
     walk back through it; `.data` may be assigned.
     """
 
-    __slots__ = ("__weakref__", "_backward", "_data", "_parents", "_requires_grad", "grad")
+    __slots__ = ("__weakref__", "_backward", "_parents", "grad")
 
     __array_ufunc__: None
     """None: numpy leaves `array + tensor` to the tensor."""
@@ -61,18 +63,6 @@ class Tensor:
         (RuntimeError on results), to True for floating-point data only (TypeError)."""
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None: ...
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The length of each axis."""
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of each number."""
-    @property
-    def ndim(self) -> int:
-        """How many axes there are."""
-    @property
-    def size(self) -> int:
-        """How many numbers there are."""
     def backward(self, cotangent: ArrayLike | None = None, retain_graph: bool = False) -> None:
         """Add the derivatives of sum(cotangent * self) to `.grad` of the leaves that require grad.
 
@@ -84,26 +74,8 @@ class Tensor:
         """
     def detach(self) -> Self:
         """A leaf that does not require grad and looks at the same array."""
-    def numpy(self) -> Array:
-        """The array itself: the same object as `data`."""
-    def item(self) -> float:
-        """The number of a tensor of size 1 (else ValueError), as one of Python's own."""
-    def tolist(self) -> Any:
-        """The numbers as Python's own, in nested lists; one number without axes alone."""
-    def __float__(self) -> float:
-        """The same as `item()`, as a float."""
-    def __int__(self) -> int:
-        """The same as `item()`, cut to an integer."""
-    def __index__(self) -> int:
-        """The number of an integer tensor without axes (else TypeError)."""
-    def __format__(self, spec: str) -> str:
-        """One number by Python's rules, as in f"{loss:.4f}"; TypeError for more with a spec."""
     def __getstate__(self) -> object:
         """For `copy` and `pickle`: leaves only, RuntimeError for results."""
-    def __bool__(self) -> bool:
-        """numpy's truth of the data."""
-    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> Array:
-        """For `numpy.asarray(tensor)`. TypeError if the tensor requires grad."""
     def __neg__(self) -> Self: ...
     def __add__(self, other: Self | Constant) -> Self: ...
     def __radd__(self, other: Constant) -> Self: ...
@@ -188,5 +160,6 @@ def no_grad() -> AbstractContextManager[None]:
 def is_recording() -> bool:
     """Whether operations are recorded here and now: True, except inside `no_grad()`."""
 
-def tensor_argument(who: str, name: str, value: object) -> None:
-    """TypeError unless `value`, the argument `name` of the function `who`, is a tensor."""
+def tensor_argument(who: str, name: str, value: object, floating: bool = False) -> None:
+    """TypeError unless `value`, the argument `name` of the function `who`, is a tensor; with `floating`,
+    one of floating-point numbers."""

@@ -2,6 +2,7 @@
 """L5.5 Encoder and decoder layers, their stacks, and the transformer that is made of them."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -10,7 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor
+from tinyllm.xfmr.gelu import gelu, gelu_tanh
 from tinyllm.xfmr.mha import MultiHeadAttention
+from tinyllm.xfmr.watch import read, watch_attention
 
 __all__ = [
     "Decoder",
@@ -19,12 +22,14 @@ __all__ = [
     "Encoder",
     "EncoderLayer",
     "FeedForward",
+    "LayerConfig",
     "LayerNorm",
     "Transformer",
     "gelu",
     "gelu_tanh",
     "layer_norm",
     "relu",
+    "watch_attention",
 ]
 
 Array: TypeAlias = NDArray[Any]
@@ -57,15 +62,6 @@ def relu(x: Tensor) -> Tensor:
     """max(0, x) of each number, any shape; the slope at 0 is 0. NaN stays NaN, and its gradient
     passes. TypeError for what is no tensor."""
 
-def gelu(x: Tensor) -> Tensor:
-    """x Phi(x), Phi the standard normal distribution function (erf), any shape; to 1e-14 in float64.
-    TypeError for what is no floating-point tensor. Source: Hendrycks and Gimpel (2016); BERT, torch's
-    default."""
-
-def gelu_tanh(x: Tensor) -> Tensor:
-    """x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, any shape. TypeError for what is no
-    floating-point tensor. Source: GPT-2."""
-
 class FeedForward(Module):
     """down(dropout(activation(up(x)))), the same for every position.
 
@@ -92,13 +88,29 @@ class FeedForward(Module):
     def extra_repr(self) -> str:
         """The sizes that `repr` shows of this module."""
 
+@dataclass(frozen=True)
+class LayerConfig:
+    """The settings of an encoder or decoder layer; the modules that use them check them.
+
+    dropout: while training, the rate at which attention weights, hidden features and what each
+    sublayer adds are dropped. norm_first: pre-norm (True) or post-norm.
+    """
+
+    d_model: int
+    n_heads: int
+    d_ff: int
+    dropout: float = 0.0
+    activation: str = "relu"
+    norm_first: bool = True
+    eps: float = 1e-5
+
 class EncoderLayer(Module):
-    """Self-attention and a feed-forward network, each added to the stream.
+    """Self-attention and a feed-forward network, each added to the stream. Attention is called through
+    `read`, so that it can be watched.
 
     norm_first: x + F(norm(x)), else norm(x + F(x)). Parameters in order: self_attention.*,
     feed_forward.up.*, feed_forward.down.*, norm1.*, norm2.*; drawn from `rng`, by default
-    default_generator(). While training, attention weights, hidden features and what a sublayer adds
-    are dropped at rate `dropout`, each by a generator of its own: rng.spawn(path), set by the
+    default_generator(). Each place that drops has a generator of its own: rng.spawn(path), set by the
     outermost module (for the first module of an `rng`: rng.substream(path)).
     """
 
@@ -110,21 +122,9 @@ class EncoderLayer(Module):
     dropout1: Dropout
     dropout2: Dropout
 
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float = 0.0,
-        activation: str = "relu",
-        norm_first: bool = True,
-        eps: float = 1e-5,
-        rng: PCG32 | None = None,
-    ) -> None: ...
+    def __init__(self, config: LayerConfig, rng: PCG32 | None = None) -> None: ...
     def forward(self, x: Tensor, mask: ArrayLike | None = None) -> Tensor:
         """[B, T, d_model] -> the same shape; `mask` bool as L5.3 takes it, True = may attend."""
-    def attend(self, x: Tensor, mask: ArrayLike | None = None) -> tuple[Tensor, Tensor]:
-        """The output of `forward`, and the weights [B, H, T, T]."""
 
 class DecoderLayer(Module):
     """Masked self-attention, cross-attention to the memory, and a feed-forward network.
@@ -144,17 +144,7 @@ class DecoderLayer(Module):
     dropout2: Dropout
     dropout3: Dropout
 
-    def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float = 0.0,
-        activation: str = "relu",
-        norm_first: bool = True,
-        eps: float = 1e-5,
-        rng: PCG32 | None = None,
-    ) -> None: ...
+    def __init__(self, config: LayerConfig, rng: PCG32 | None = None) -> None: ...
     def forward(
         self,
         x: Tensor,
@@ -164,14 +154,6 @@ class DecoderLayer(Module):
     ) -> Tensor:
         """x [B, Tt, d_model], memory [B, Ts, d_model] -> [B, Tt, d_model]. `mask` is the
         self-attention's, `memory_mask` the cross-attention's; None hides nothing."""
-    def attend(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: ArrayLike | None = None,
-        memory_mask: ArrayLike | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """The output of `forward`, weights [B, H, Tt, Tt], cross-attention's [B, H, Tt, Ts]."""
 
 class Encoder(Module):
     """n_layers encoder layers, `layers.0` and so on, and a final `norm` or None: with final_norm None,
@@ -184,20 +166,12 @@ class Encoder(Module):
     def __init__(
         self,
         n_layers: int,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float = 0.0,
-        activation: str = "relu",
-        norm_first: bool = True,
+        config: LayerConfig,
         final_norm: bool | None = None,
-        eps: float = 1e-5,
         rng: PCG32 | None = None,
     ) -> None: ...
     def forward(self, x: Tensor, mask: ArrayLike | None = None) -> Tensor:
         """[B, T, d_model] -> the same shape; the mask is every layer's."""
-    def attend(self, x: Tensor, mask: ArrayLike | None = None) -> tuple[Tensor, list[Tensor]]:
-        """The output of `forward`, and each layer's weights [B, H, T, T]."""
 
 class DecoderCache:
     """Keys and values of N sequences and of their memories, as `Decoder.begin` and `Decoder.extend`
@@ -228,14 +202,8 @@ class Decoder(Module):
     def __init__(
         self,
         n_layers: int,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float = 0.0,
-        activation: str = "relu",
-        norm_first: bool = True,
+        config: LayerConfig,
         final_norm: bool | None = None,
-        eps: float = 1e-5,
         rng: PCG32 | None = None,
     ) -> None: ...
     def forward(
@@ -246,15 +214,6 @@ class Decoder(Module):
         memory_mask: ArrayLike | None = None,
     ) -> Tensor:
         """x [B, Tt, d_model], memory [B, Ts, d_model] -> [B, Tt, d_model]."""
-    def attend(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        mask: ArrayLike | None = None,
-        memory_mask: ArrayLike | None = None,
-    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """The output of `forward`; by layer, weights [B, H, Tt, Tt] and cross-attention's
-        [B, H, Tt, Ts]."""
     def begin(self, memory: Tensor, memory_mask: ArrayLike | None = None) -> DecoderCache:
         """A cache of B sequences without a token, for memory [B, Ts, d_model] and a bool mask as L5.3
         takes it for Tq = 1. TypeError for a mask that is not bool and for layers or attentions with a
@@ -275,14 +234,8 @@ class Transformer(Module):
         self,
         n_encoder_layers: int,
         n_decoder_layers: int,
-        d_model: int,
-        n_heads: int,
-        d_ff: int,
-        dropout: float = 0.0,
-        activation: str = "relu",
-        norm_first: bool = True,
+        config: LayerConfig,
         final_norm: bool | None = None,
-        eps: float = 1e-5,
         rng: PCG32 | None = None,
     ) -> None: ...
     def forward(

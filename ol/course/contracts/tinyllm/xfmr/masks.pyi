@@ -20,7 +20,7 @@ def causal_mask(Tq: int, Tk: int | None = None) -> NDArray[bool_]:
     """True where key j is not later than query i: j <= i + (Tk - Tq); bool [Tq, Tk].
 
     Tk is Tq unless given. The last query stands at the last key, as it does with a cache; if there
-    are more queries than keys, the first Tq - Tk read nothing. ValueError for negative lengths.
+    are more queries than keys, the first Tq - Tk read nothing. ValueError for lengths that are no ints >= 0.
     """
 
 def padding_mask(lengths: ArrayLike, Tk: int) -> NDArray[bool_]:

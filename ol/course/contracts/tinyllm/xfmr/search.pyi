@@ -29,7 +29,8 @@ def greedy_search(
 
     step(prefixes [N, t], inputs [N]) -> log-probabilities of the next token [N, V]; prefixes begin with
     `start`. Sequences that have ended are not asked for again. The score is the mean log-probability.
-    ValueError for log-probabilities that are NaN, positive, or of another shape.
+    ValueError unless max_length is a positive int, and for log-probabilities that are NaN, positive, or
+    of another shape.
     """
 
 def beam_search(
@@ -49,7 +50,7 @@ def beam_search(
     each length the `width` most probable beginnings are kept, of equal ones the one whose own
     beginning ranked higher, then the smaller token; one that ended keeps its place and is not
     continued. Ends when all places are taken by ended ones, or at max_length tokens; what is alive
-    then is returned too, with ended=False. ValueError unless width >= 1, max_length >= 1 and
+    then is returned too, with ended=False. ValueError unless width and max_length are positive ints and
     alpha >= 0 with max_length**alpha below 1e304. Source: Sutskever et al. (2014), section 3.2; score: Wu et al. (2016), eq. 14, with
     the plain length.
     """
