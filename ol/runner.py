@@ -1,7 +1,7 @@
 # Tangled from book/workshop/mutants.md
 """Runs tests with mutants in the place of modules, each in a process of its own.
 
-Only the standard library is imported here; pytest, and what the tests need, is imported in other processes.
+Nothing heavy is imported here; pytest, and what the tests need, is imported in other processes.
 """
 
 from __future__ import annotations

@@ -646,8 +646,9 @@ def test_settings():
         with pytest.raises(ValueError, match=message):
             Settings(**wrong)
     assert Settings(lr=1).lr == 1
-    with pytest.raises(ValueError, match="processes is at least 1"):
-        Training(Settings(**SMALL), processes=0)
+    for processes in (0, -1, 1.5, True):
+        with pytest.raises(ValueError, match="wants a positive int for processes, got"):
+            Training(Settings(**SMALL), processes=processes)
 
 
 @pytest.fixture(scope="module")

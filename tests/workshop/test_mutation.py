@@ -15,7 +15,7 @@ import pytest
 from ol import mutants
 from ol import runner as runners
 from ol.jobs import Job, job_for
-from ol.patches import PatchError, apply_patch
+from ol.patches import PatchError, apply_patch, patched_file
 from ol.registry import ROOT, Chapter, chapters
 from ol.runner import Runner
 
@@ -353,6 +353,12 @@ def test_mutants_of_the_package():
             assert os.path.exists(file)
             patch = mutants.patch_file(chapter, mutant.name).read_text(encoding="utf-8")
             assert f"\n+++ b/{mutant.path}\n" in patch
+
+
+def test_a_patch_says_which_file_it_changes():
+    assert patched_file("--- a/x y.py\n+++ b/x y.py\n@@ -1 +1 @@\n-+++ b/z\n+b\n") == "x y.py"
+    with pytest.raises(PatchError, match="which file does it change"):
+        patched_file("@@ -1 +1 @@\n-a\n+b\n")
 
 
 def test_a_misfit_names_the_mutant(tmp_path, monkeypatch):

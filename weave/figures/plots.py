@@ -41,8 +41,7 @@ def line_plot(
     up = _Axis(min(finite) if low is None else low, max(finite) if high is None else high, y_log)
 
     labels = [up.label(tick) for tick in up.ticks]
-    left = max(width_of(label) for label in labels) + 12 + (LINE + 4 if y_title else 0)
-    top = LINE / 2 + 2
+    top, left = LINE / 2 + 2, max(map(width_of, labels)) + 12 + (LINE + 4 if y_title else 0)
     right = left + width + 14 + max((width_of(name) for name in curves), default=0.0)
     drawing = Drawing(right, top + height + LINE + 8 + (LINE + 2 if x_title else 0))
 

@@ -52,9 +52,9 @@ class Progress(NamedTuple):
 class Training:
     """A run: its settings, its model, and all that it depends on, step by step.
 
-    processes: how many shards are computed at the same time, by children of this process; workers:
+    processes: how many shards are computed at the same time, by worker processes; workers:
     others, here or elsewhere, that train the same model. Neither changes a bit. ValueError if the
-    number of workers does not divide the number of shards.
+    number of workers does not divide the number of shards, or processes is no positive int.
     """
 
     def __init__(

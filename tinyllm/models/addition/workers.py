@@ -20,6 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tinyllm.arguments import positive_int
 from tinyllm.models.addition.data import Ints
 from tinyllm.models.addition.model import Adder, Settings, shard_gradient
 from tinyllm.num.pcg32 import PCG32
@@ -33,16 +34,14 @@ Array: TypeAlias = NDArray[Any]
 class ShardWorkers:
     """This process and its workers: together they compute the shards from `first` on.
 
-    They share memory for the parameters and gradients. ValueError unless processes is at least 1.
+    They share memory for the parameters and gradients. ValueError unless processes is a positive int.
     """
 
     def __init__(
         self, model: Adder, settings: Settings, processes: int, first: int, shards: int
     ) -> None:
-        if processes < 1:
-            raise ValueError(f"processes is at least 1, got {processes}")
         self.model, self.settings, self.first, self.shards = model, settings, first, shards
-        self.count = min(processes, shards)
+        self.count = min(positive_int("Training", "processes", processes), shards)
         self._pipes: list[Connection] = []  # one a worker; they are started when needed
         self._ends: list[Finalize] = []
 

@@ -36,7 +36,7 @@ class Progress(NamedTuple):
 class Training:
     """A run, step by step. Neither `processes`, worker processes that compute shards of a batch at
     the same time, nor `workers`, among which the shards are divided, changes a bit. ValueError if the
-    number of workers does not divide the number of shards."""
+    number of workers does not divide the number of shards, or processes is no positive int."""
 
     settings: Settings
     model: Adder
