@@ -1,0 +1,156 @@
+# Tangled from book/workshop/ol-class.md
+"""The results of a class: a table, CSV, pages of feedback, and what Gradescope and GitHub read."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import html
+import io
+import json
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ol import report
+from ol.grade import Grade
+from ol.jobs import error_line
+from ol.registry import COURSE, Chapter, Refusal
+from ol.terminal import plain
+from ol.workspace import write
+
+COLUMNS = ("name", "state", "points", "module", "score", "caught", "missed", "copies", "says")
+Row = dict[str, Any]  # by column; None is what could not be measured
+
+
+class Part(NamedTuple):
+    """What the module or the tests are worth, and why."""
+
+    title: str
+    points: float
+    out_of: float
+    passed: bool
+    lines: list[str]
+
+
+def row(name: str, state: str, says: str, parts: Iterable[Part] = (), **more: Any) -> Row:
+    """A row of the table, and its parts.
+
+    A state is passed, not yet, no grade, stopped, absent, not on the roster, or not graded.
+    """
+    texts = {"name": printable(name), "state": state, "says": printable(says[:120])}
+    return dict.fromkeys(COLUMNS) | texts | {"copies": "", "parts": [*parts]} | more
+
+
+def printable(text: str) -> str:
+    """The text with escapes for what a terminal would obey, and a file could not hold."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def result(name: str, found: Mapping[str, Any], points: tuple[float, float]) -> Row:
+    """A row from what the sandbox has answered."""
+    if why := found.get("stopped") or found.get("lost"):
+        titles = zip(("Your module", "Your tests"), points, strict=True)
+        parts = [Part(title, 0.0, of, False, [f"stopped: {why}"]) for title, of in titles if of]
+        return row(name, "stopped" if "stopped" in found else "not graded", why, parts)
+    parts, numbers, says, state = [], dict[str, Any](), "", "passed"
+    if points[0]:
+        verdict = found.get("module") or {"state": "", "passed": [], "count": 0, "messages": {}}
+        share = numbers["module"] = round(len(verdict["passed"]) / max(1, verdict["count"]), 4)
+        lines = [f"{test}: {error_line(said)}" for test, said in verdict["messages"].items()]
+        lines += filter(None, [verdict.get("detail", "no module was handed in")])
+        says, good = " ".join(lines[:1]), verdict["state"] == "missed"
+        lines = [f"{len(verdict['passed'])} of the course's {verdict['count']} tests pass", *lines]
+        parts.append(Part("Your module", round(share * points[0], 2), points[0], good, lines))
+    if points[1]:
+        grade = Grade.of({**found["grade"], "tests": "yours"})
+        got = round((grade.score or 0.0) * points[1], 2)
+        lines = list(map(plain, report.full(grade)))
+        parts.append(Part("Your tests", got, points[1], grade.passed, lines))
+        if grade.findings:
+            state, says = "no grade", f"{grade.findings[0]} (of {len(grade.findings)})"
+        else:
+            numbers |= {state: grade.number(state) for state in ("caught", "missed")}
+            numbers["score"] = None if grade.score is None else round(grade.score, 4)
+            says = says or " ".join(
+                ["pitfalls not caught:" * bool(grade.uncaught), *grade.uncaught]
+            )
+    if state == "passed" and not all(part.passed for part in parts):
+        state = "not yet"
+    total = round(sum(part.points for part in parts), 2)
+    return row(name, state, says, parts, points=total, **numbers)
+
+
+def put(
+    rows: list[Row],
+    chapter: Chapter,
+    one: bool,
+    csv_file: Path | None = None,
+    feedback: Path | None = None,
+    gradescope: Path | None = None,
+) -> list[str]:
+    """Write what was asked for, each file whole or not at all; what could not be written."""
+    files, unwritten = dict[Path, str](), []
+    if csv_file:
+        table = io.StringIO(newline="")
+        writer = csv.writer(table)
+        writer.writerows([COLUMNS, *([_cell(row[c]) for c in COLUMNS] for row in rows)])
+        files[csv_file] = table.getvalue()
+    for row in rows:
+        if feedback:
+            files[feedback / f"{_slug(row['name'])}.html"] = page(row, chapter)
+        if gradescope:
+            folder = gradescope if one else gradescope / _slug(row["name"])
+            files[folder / "results.json"] = json.dumps(results_json(row), indent=1)
+    for path, text in files.items():
+        try:
+            write(path, text)
+        except Refusal as error:  # the table on the screen is all the more needed
+            unwritten.append(f"not written: {error}")
+    return unwritten
+
+
+def _cell(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value[:1] in {*"=+-@"} else value
+
+
+def _slug(name: str) -> str:
+    """A name for a file: the same for the same name only, on every system."""
+    safe = re.sub(r"[^\w -]", "_", name)[:50].strip()
+    return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def page(row: Row, chapter: Chapter) -> str:
+    """A student's page of feedback, in HTML that needs no script."""
+    points = "" if row["points"] is None else f", {row['points']:g} points"
+    body = [f"<p>{html.escape(row['state'] + points + '. ' + row['says'])}</p>"]
+    for title, got, out_of, _, lines in row["parts"]:
+        quoted = html.escape("\n".join(map(printable, lines)))
+        body.append(f"<h2>{title}: {got:g} of {out_of:g} points</h2>")
+        body.append(f'<pre tabindex="0">{quoted}</pre>')
+    frame = (COURSE / "feedback.html").read_text("utf-8")
+    frame = frame.replace("TITLE", html.escape(f"{row['name']}: {chapter}"))
+    return frame.replace("BODY", "\n".join(body))
+
+
+def results_json(row: Row) -> dict[str, Any]:
+    """What Gradescope reads."""
+    keys = ("name", "score", "max_score", "status", "output")
+    tests = [
+        dict(zip(keys, (*part[:3], "passed" if part.passed else "failed", text), strict=True))
+        for part in row["parts"]
+        for text in ["\n".join(map(printable, part.lines))]
+    ]
+    total: dict[str, Any] = {"tests": tests} if tests else {"score": 0.0}
+    return total | {"output": f"{row['state']}. {row['says']}", "stdout_visibility": "hidden"}
+
+
+def notice(row: Row, lines: list[str]) -> list[str]:
+    """The lines for GitHub's log, where none of them is a command, and the points."""
+    out_of = sum(part.out_of for part in row["parts"])
+    points = json.dumps({"totalPoints": row["points"] or 0, "maxPoints": out_of})
+    token = secrets.token_hex(16)
+    told = f"::notice title=Autograding report::{points}"
+    return [f"::stop-commands::{token}", *lines, f"::{token}::", told]
