@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from ol.workspace import write
 
 JOURNAL = ".ol-grades"  # in the folder of submissions
 Order = dict[str, Any]
+Done = Callable[[str, dict[str, Any]], None]
 
 
 def grade_class(
@@ -51,13 +53,12 @@ def grade_class(
     journal = Journal(None if one else folder / JOURNAL, chapter, limits)
     unlike = {journal.name(order): (name, order) for name, order in orders.items()}
     found = {} if fresh else {n: kept for n in unlike if (kept := journal.get(n))}
-    left = {n: order for n, (_, order) in unlike.items() if n not in found}
-    known = len(found)
+    left = {n: {**o, "limits": asdict(limits)} for n, (_, o) in unlike.items() if n not in found}
 
     def done(number: str, answer: dict[str, Any]) -> None:
         found[number] = answer
         journal.put(number, answer)
-        pace = (time.monotonic() - begun) / (len(found) - known)
+        pace = (time.monotonic() - begun) / (len(found) + len(left) - len(unlike))
         ready = f"{bar(len(found) / len(unlike))} {len(found)} of {len(unlike)}"
         minutes = f"{(len(unlike) - len(found)) * pace / 60:.0f} min left"
         who = printable(unlike[number][0])
@@ -65,7 +66,7 @@ def grade_class(
             print(f"{ready}, {minutes}: {who}", file=sys.stderr, flush=True)
 
     if left:
-        _run(left, limits, jobs, dask, done)
+        _run(left, _pool(jobs, dask), done)
     for name, others in _copies(orders, chapter).items():
         rows[name] = gradebook.result(name, found[journal.name(orders[name])], points)
         rows[name]["copies"] = printable(", ".join(sorted(others)))
@@ -143,10 +144,8 @@ def _copies(orders: Mapping[str, Order], chapter: Chapter) -> dict[str, set[str]
             tokens = likeness(base64.b64decode(text) for text in part)
             if tokens not in ("", nobody):
                 groups.setdefault(tokens, set()).add(name)
-    return {
-        name: set[str]().union(*(group for group in groups.values() if name in group)) - {name}
-        for name in orders
-    }
+    near = {name: [group for group in groups.values() if name in group] for name in orders}
+    return {name: set[str]().union(*others) - {name} for name, others in near.items()}
 
 
 class Journal:
@@ -178,20 +177,11 @@ class Journal:
             self.unwritten = [f"not kept: {error}"]
 
 
-def _run(
-    orders: Mapping[str, Order],
-    limits: Limits,
-    jobs: int | None,
-    dask: str | None,
-    done: Callable[[str, dict[str, Any]], None],
-) -> None:
+def _run(orders: Mapping[str, Order], pool: AbstractContextManager[Executor], done: Done) -> None:
     """Carry out the orders; `done` hears of each as soon as it is."""
     STOP.clear()
-    with _pool(jobs, dask) as pool:
-        tasks = {
-            pool.submit(keeper.grade, {**order, "limits": asdict(limits)}): name
-            for name, order in orders.items()
-        }
+    with pool as executor:
+        tasks = {executor.submit(keeper.grade, order): name for name, order in orders.items()}
         try:
             for task in as_completed(tasks):
                 try:

@@ -83,15 +83,9 @@ def result(name: str, found: Mapping[str, Any], points: tuple[float, float]) -> 
     return row(name, state, says, parts, points=total, **numbers)
 
 
-def put(
-    rows: list[Row],
-    chapter: Chapter,
-    one: bool,
-    csv_file: Path | None = None,
-    feedback: Path | None = None,
-    gradescope: Path | None = None,
-) -> list[str]:
-    """Write what was asked for, each file whole or not at all; what could not be written."""
+def put(rows: list[Row], chapter: Chapter, one: bool, **outputs: Path | None) -> list[str]:
+    """Write csv_file, feedback, gradescope, each file whole or not at all; what was not written."""
+    csv_file, *folders = (outputs.get(name) for name in ("csv_file", "feedback", "gradescope"))
     files, unwritten = dict[Path, str](), []
     if csv_file:
         table = io.StringIO(newline="")
@@ -99,9 +93,9 @@ def put(
         writer.writerows([COLUMNS, *([_cell(row[c]) for c in COLUMNS] for row in rows)])
         files[csv_file] = table.getvalue()
     for row in rows:
-        if feedback:
+        if feedback := folders[0]:
             files[feedback / f"{_slug(row['name'])}.html"] = page(row, chapter)
-        if gradescope:
+        if gradescope := folders[1]:
             folder = gradescope if one else gradescope / _slug(row["name"])
             files[folder / "results.json"] = json.dumps(results_json(row), indent=1)
     for path, text in files.items():

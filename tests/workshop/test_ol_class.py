@@ -144,7 +144,7 @@ def test_a_cluster_gives_the_same_table_when_a_worker_dies(graded, submissions):
 
     at_kill = []
     with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, protocol="tcp"
+        n_workers=2, threads_per_worker=1, dashboard_address=":0", protocol="tcp"
     ) as cluster:
         tasks = cluster.scheduler.tasks
 

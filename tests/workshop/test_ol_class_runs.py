@@ -295,7 +295,7 @@ def lose(submissions, tmp_path, monkeypatch):
 
     def grade(workers, loss, **wishes):
         with distributed.LocalCluster(
-            n_workers=workers, threads_per_worker=1, dashboard_address=None, protocol="tcp"
+            n_workers=workers, threads_per_worker=1, dashboard_address=":0", protocol="tcp"
         ) as cluster:
 
             def put_and_lose(self, name, answer):
