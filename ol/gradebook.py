@@ -53,34 +53,47 @@ def result(name: str, found: Mapping[str, Any], points: tuple[float, float]) -> 
     """A row from what the sandbox has answered."""
     if why := found.get("stopped") or found.get("lost"):
         titles = zip(("Your module", "Your tests"), points, strict=True)
-        parts = [Part(title, 0.0, of, False, [f"stopped: {why}"]) for title, of in titles if of]
-        return row(name, "stopped" if "stopped" in found else "not graded", why, parts)
-    parts, numbers, says, state = [], dict[str, Any](), "", "passed"
+        none = [Part(title, 0.0, of, False, [f"stopped: {why}"]) for title, of in titles if of]
+        return row(name, "stopped" if "stopped" in found else "not graded", why, none)
+    facts: dict[str, Any] = {"says": ""}
+    parts: list[Part] = []
     if points[0]:
-        verdict = found.get("module") or {"state": "", "passed": [], "count": 0, "messages": {}}
-        share = numbers["module"] = round(len(verdict["passed"]) / max(1, verdict["count"]), 4)
-        lines = [f"{test}: {error_line(said)}" for test, said in verdict["messages"].items()]
-        lines += filter(None, [verdict.get("detail", "no module was handed in")])
-        says, good = " ".join(lines[:1]), verdict["state"] == "missed"
-        lines = [f"{len(verdict['passed'])} of the course's {verdict['count']} tests pass", *lines]
-        parts.append(Part("Your module", round(share * points[0], 2), points[0], good, lines))
+        parts.append(_module(found.get("module"), points[0], facts))
     if points[1]:
-        grade = Grade.of({**found["grade"], "tests": "yours"})
-        got = round((grade.score or 0.0) * points[1], 2)
-        lines = list(map(plain, report.full(grade)))
-        parts.append(Part("Your tests", got, points[1], grade.passed, lines))
-        if grade.findings:
-            state, says = "no grade", f"{grade.findings[0]} (of {len(grade.findings)})"
-        else:
-            numbers |= {state: grade.number(state) for state in ("caught", "missed")}
-            numbers["score"] = None if grade.score is None else round(grade.score, 4)
-            says = says or " ".join(
-                ["pitfalls not caught:" * bool(grade.uncaught), *grade.uncaught]
-            )
-    if state == "passed" and not all(part.passed for part in parts):
-        state = "not yet"
+        parts.append(_tests(Grade.of({**found["grade"], "tests": "yours"}), points[1], facts))
+    state = "passed" if all(part.passed for part in parts) else "not yet"
     total = round(sum(part.points for part in parts), 2)
-    return row(name, state, says, parts, points=total, **numbers)
+    return row(name, parts=parts, **{"state": state, "points": total, **facts})
+
+
+def _module(verdict: Mapping[str, Any] | None, out_of: float, facts: dict[str, Any]) -> Part:
+    """The module by the course's tests; its column and what it says go into the facts."""
+    if verdict is None:
+        facts |= {"module": 0.0, "says": "no module was handed in"}
+        return Part("Your module", 0.0, out_of, False, [facts["says"]])
+    passed, count = len(verdict["passed"]), verdict["count"]
+    share = round(passed / max(1, count), 4)
+    lines = [f"{test}: {error_line(said)}" for test, said in verdict["messages"].items()]
+    lines += [verdict["detail"]] if verdict["detail"] else []
+    facts |= {"module": share, "says": "".join(lines[:1])}
+    lines = [f"{passed} of the course's {count} tests pass", *lines]
+    return Part(
+        "Your module", round(share * out_of, 2), out_of, verdict["state"] == "missed", lines
+    )
+
+
+def _tests(grade: Grade, out_of: float, facts: dict[str, Any]) -> Part:
+    """The tests by the mutants that they catch; the same."""
+    if grade.findings:
+        more = len(grade.findings) - 1
+        says = f"{grade.findings[0]}" + (f" (and {more} more)" if more else "")
+        facts |= {"state": "no grade", "says": says}
+    else:
+        says = f"pitfalls not caught: {', '.join(grade.uncaught)}" if grade.uncaught else ""
+        facts |= {"says": facts["says"] or says, "score": grade.score and round(grade.score, 4)}
+        facts |= {state: grade.number(state) for state in ("caught", "missed")}
+    points = round((grade.score or 0.0) * out_of, 2)
+    return Part("Your tests", points, out_of, grade.passed, list(map(plain, report.full(grade))))
 
 
 def put(rows: list[Row], chapter: Chapter, one: bool, **outputs: Path | None) -> list[str]:
