@@ -16,7 +16,7 @@ from ol import report
 from ol.grade import Grade
 from ol.registry import Answer, Chapter, Refusal, chapters, find
 from ol.runner import processors
-from ol.sandbox import STOP, Limits, grade_files, has_namespaces
+from ol.sandbox import STOP, Limits, grade_files
 from ol.submission import COLUMNS, Result, fingerprint, names, read
 from ol.terminal import table
 
@@ -52,8 +52,8 @@ def grade_class(
     passed = sum(row.state == "passed" for row in rows)
     lines = [f"{chapter}: {len(rows)} submissions", *table(cells)]
     lines.append(f"{passed} of {len(rows)} passed, {time.monotonic() - begun:.0f} s")
-    if not dask and not has_namespaces():
-        lines.append("without namespaces: limits and watching only (see the chapter on classes)")
+    if any(one.get("sandbox") == "limits only" for one in found.values()):
+        lines.append("without bubblewrap: limits and watching only (see the chapter on sandboxes)")
     data = {"chapter": chapter.id, "submissions": [row.row() for row in rows], "passed": passed}
     return Answer(1 if unwritten else 0, lines + unwritten, data | {"unwritten": unwritten})
 
@@ -180,7 +180,7 @@ jobs:
         with:
           python-version: "3.11"
       - run: python -m pip install "tinyllm-book[test]=={version}"
-      - run: ol check {chapter} --ref-deps
+      - run: ol check {chapter} --ref-deps --verify
 """
 
 

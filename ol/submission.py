@@ -23,6 +23,8 @@ def read(folder: Path, chapter: Chapter) -> dict[str, str]:
     tests = tests_in(folder, chapter)
     if tests is None:
         raise ValueError(f"no folder {chapter.files[1]}")
+    if folder.is_symlink() or tests.resolve() != folder.resolve() / tests.relative_to(folder):
+        raise ValueError(f"{tests.relative_to(folder)} is reached through a link")
     found, size = {}, 0
     for path in sorted(tests.rglob("*")):
         name = path.relative_to(tests)

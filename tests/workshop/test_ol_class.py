@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from ol import classroom, cli
+from ol.bubblewrap import has_namespaces
 from ol.registry import ROOT, Refusal, find
-from ol.sandbox import Limits, grade_files, has_namespaces
+from ol.sandbox import Limits, grade_files
 from ol.submission import fingerprint, names, read
 
 L53 = find("L5.3")
