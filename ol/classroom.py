@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any
 
 from ol import gradebook, keeper
+from ol.bubblewrap import has_namespaces
 from ol.grade import key
 from ol.gradebook import Row, printable, row
 from ol.registry import COURSE, Answer, Chapter, Refusal, chapters, find
 from ol.runner import processors
-from ol.sandbox import STOP, Limits, has_namespaces
+from ol.sandbox import STOP, Limits
 from ol.stubs import stub
 from ol.submission import fingerprint, likeness, names, read, submissions
 from ol.terminal import bar, table
@@ -82,7 +83,7 @@ def _answer(chapter: Chapter, rows: list[Row], unwritten: list[str], one: bool) 
     lines = [f"{chapter}: {len(rows)} submissions", *table([gradebook.COLUMNS, *cells])]
     lines += [f"{passed} of {len(rows)} passed", *unwritten]
     if not has_namespaces():
-        lines.append("without namespaces: limits and watching only (see the chapter on classes)")
+        lines.append("without bubblewrap: limits and watching only (see the chapter on sandboxes)")
     if lost:
         lines.append(f"{lost} not graded: the same command goes on with them")
     if one and os.environ.get("GITHUB_ACTIONS"):

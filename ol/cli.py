@@ -86,7 +86,8 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument("--reset", action="store_true", help="begin again; the old files are kept")
     tests = verb("tests", _tests, "the course's tests against your module", chapter, deps)
     tests.add_argument("--watch", action="store_true", help="run again at each save")
-    verb("check", _check, "the course's tests, then the grade of yours", chapter, deps)
+    check = verb("check", _check, "the course's tests, then the grade of yours", chapter, deps)
+    check.add_argument("--verify", action="store_true", help="take no grade that was kept")
     mutate = verb("mutate", _mutate, "the grade of your tests in full", chapter, deps)
     mutate.add_argument("--hint", metavar="MUTANT", help="a little more about one mutant each time")
     mutate.add_argument("--fresh", action="store_true", help="run it even if nothing has changed")
@@ -135,7 +136,7 @@ def _tests(options: argparse.Namespace) -> Answer:
 def _check(options: argparse.Namespace) -> Answer:
     from ol.check import check
 
-    return check(*_workspace(options), options.ref_deps)
+    return check(*_workspace(options), options.ref_deps, options.verify)
 
 
 def _mutate(options: argparse.Namespace) -> Answer:

@@ -10,17 +10,19 @@ import hashlib
 import json
 import keyword
 import re
+import shutil
 import stat
+import tempfile
 import unicodedata
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ol.grade import grade_tests
-from ol.jobs import Verdict, job_for
+from ol.grade import Bench, grade_tests
+from ol.jobs import Verdict
 from ol.registry import Chapter, Refusal, find
 from ol.runner import Runner
 
@@ -152,7 +154,16 @@ def graded(order: dict[str, Any], folder: Path, runner: Runner) -> dict[str, Any
     chapter, answer = find(order["chapter"]), dict[str, Any]()
 
     def course(text: str) -> Verdict:
-        return next(iter(runner.run([job_for(chapter, "", text, explain=True, seconds=120)])))
+        with tempfile.TemporaryDirectory(dir=runner.folder) as place:
+            tests, module = Path(place, "course"), Path(place, chapter.path)
+            tests.mkdir()
+            shutil.copy(chapter.course_tests, tests)
+            job = Bench(chapter, tests, runner, [], Path(place)).job("", True, explain=True)
+            module.write_text(text, encoding="utf-8")  # for the processes that a test starts
+            module.chmod(0o644)
+            modules = {chapter.module: (chapter.path, text)}
+            job = replace(job, modules=modules, sealed=False, seconds=120)
+            return next(iter(runner.run([job])))
 
     if order["module"] is not None:
         verdict = course(base64.b64decode(order["module"]).decode("utf-8", "replace"))

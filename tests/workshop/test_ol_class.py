@@ -10,8 +10,9 @@ import time
 import pytest
 
 from ol import classroom
+from ol.bubblewrap import has_namespaces
 from ol.registry import Refusal
-from ol.sandbox import Limits, grade_files, has_namespaces
+from ol.sandbox import Limits, grade_files
 
 HEAD = """
 import json, os, signal, sys, time
