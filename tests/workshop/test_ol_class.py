@@ -8,9 +8,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -100,9 +100,12 @@ LIMITS = Limits(seconds=40, memory=2048, disk=64, processes=40)
 def graded(submissions, tmp_path_factory):
     """The whole class, graded here; the answer and the files."""
     out = tmp_path_factory.mktemp("out")
-    answer = classroom.grade_class(
-        submissions, limits=LIMITS, csv_file=out / "grades.csv", feedback=out / "pages"
-    )
+    (out / "scratch").mkdir()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(tempfile, "tempdir", str(out / "scratch"))
+        answer = classroom.grade_class(
+            submissions, limits=LIMITS, csv_file=out / "grades.csv", feedback=out / "pages"
+        )
     return answer, out
 
 
@@ -133,7 +136,7 @@ def test_fifty_submissions_give_fifty_rows(graded, submissions):
     pages = {path.stem: path.read_text(encoding="utf-8") for path in (out / "pages").iterdir()}
     assert set(pages) == set(rows)
     assert "s05  missed" in pages["student 02"]
-    assert not list(Path("/tmp").glob("ol-sandbox-*/tests"))
+    assert not list((out / "scratch").iterdir())
 
 
 @pytest.mark.long
