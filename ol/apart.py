@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-_NEWNS, _NEWIPC, _NEWPID = 0x20000, 0x8000000, 0x20000000
+_NEWNS, _NEWIPC, _NEWPID, _NEWNET = 0x20000, 0x8000000, 0x20000000, 0x40000000
 _NOSUID, _NODEV = 2, 4
 
 
@@ -41,7 +41,7 @@ def fork() -> int:
 def restrict(limits: Mapping[str, Any]) -> None:
     """Limit this process, and what it starts. If it is to be apart, only a child of it returns."""
     if limits["apart"]:
-        _call("unshare", _NEWNS | _NEWIPC)
+        _call("unshare", _NEWNS | _NEWIPC | _NEWNET)
         size = f"size={limits['disk']}m,mode=1777".encode()
         _call("mount", b"none", b"/scratch", b"tmpfs", _NOSUID | _NODEV, size)
         _give_up_rights(limits["user"])

@@ -81,7 +81,8 @@ def _root() -> Iterator[str]:
             yield from ("--symlink", os.readlink(name), name)
         else:
             yield from ("--ro-bind-try", name, name)
-    yield from _shown("/etc/ld.so.cache", "--ro-bind-try")
+    for path in ("/etc/ld.so.cache", "/proc/cpuinfo"):
+        yield from _shown(path, "--ro-bind-try")
     for name in ("null", "zero", "random", "urandom"):
         yield from _shown(f"/dev/{name}", "--dev-bind")
     packages = [path for path in sys.path if path.endswith("-packages") and os.path.isdir(path)]

@@ -146,6 +146,27 @@ def test_walls(tmp_path, monkeypatch):
     assert "sandbox: bubblewrap" in full(result)
 
 
+def test_runs_at_the_same_time_do_not_meet():
+    text = (
+        HEAD.partition("import numpy")[0]
+        + """
+ME = os.getpid()
+PLACES = [socket.socket(socket.AF_UNIX) for _ in range(2)]
+
+def test_a():
+    PLACES[0].bind("\\0ol-meeting")  # is taken if another one is here
+    PLACES[1].bind("/dev/shm/meeting")
+    time.sleep(0.5)
+    assert os.getpid() == ME < 9
+"""
+    )
+    with Runner(workers=2, limits=Limits()) as runner:
+        path = runner.folder / "test_a.py"
+        path.write_text(text)
+        verdicts = list(runner.run([Job(name, (str(path),)) for name in "ab"]))
+    assert [one.state for one in verdicts] == ["missed"] * 2, verdicts
+
+
 FORGE = """
 ROWS = [{"failed": "l5/test_mine.py::test_merge", "message": ""}, {"end": 1}, {"rows": [], "findings": []}]
 LINES = "".join(json.dumps(row) + "\\\\n" for row in ROWS).encode()
