@@ -9,8 +9,8 @@ from ol.registry import Answer, Chapter, Refusal
 from ol.workspace import Workspace
 
 
-def check(workspace: Workspace, chapter: Chapter, ref_deps: bool) -> Answer:
-    """The course's tests, then the grade; status 0 if both pass."""
+def check(workspace: Workspace, chapter: Chapter, ref_deps: bool, verify: bool) -> Answer:
+    """The course's tests, then the grade, worked out again to verify it; status 0 if both pass."""
     answer = lesson.run(workspace, chapter, ref_deps)
     data = {"chapter": chapter.id, "tests": answer.data, "grade": None}
     if answer.status:
@@ -18,7 +18,7 @@ def check(workspace: Workspace, chapter: Chapter, ref_deps: bool) -> Answer:
     if not chapter.rung:
         words = f"{chapter.id} has no graded tests: it is done"
         return Answer(0, [*answer.lines, words], data)
-    found = grade.grade(workspace, chapter)
+    found = grade.grade(workspace, chapter, verify)
     data["grade"] = found.data()
     return Answer(0 if found.passed else 1, [*answer.lines, "", *report.short(found)], data)
 

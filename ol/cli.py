@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 import tinyllm
@@ -18,6 +20,10 @@ from ol.workspace import Workspace
 def main(arguments: Sequence[str] | None = None) -> int:
     """Carry out a command line; the exit status."""
     options = parser().parse_args(arguments)
+    for name in ("SIGTERM", "SIGHUP"):  # they end a command as Ctrl-C does: it tidies up first
+        kind = getattr(signal, name, signal.SIGTERM)
+        if signal.getsignal(kind) is signal.SIG_DFL and current_thread() is main_thread():
+            signal.signal(kind, _leave)
     try:
         answer: Answer = options.run(options)
     except Refusal as error:
@@ -30,6 +36,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"ol: {note}", file=sys.stderr)
     NOTES.clear()
     return show(answer, options.json, refused="refused" in answer.data)
+
+
+def _leave(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 EXAMPLES = """\
@@ -76,33 +86,14 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument("--reset", action="store_true", help="begin again; the old files are kept")
     tests = verb("tests", _tests, "the course's tests against your module", chapter, deps)
     tests.add_argument("--watch", action="store_true", help="run again at each save")
-    verb("check", _check, "the course's tests, then the grade of yours", chapter, deps)
+    check = verb("check", _check, "the course's tests, then the grade of yours", chapter, deps)
+    check.add_argument("--verify", action="store_true", help="take no grade that was kept")
     mutate = verb("mutate", _mutate, "the grade of your tests in full", chapter, deps)
     mutate.add_argument("--hint", metavar="MUTANT", help="a little more about one mutant each time")
     mutate.add_argument("--fresh", action="store_true", help="run it even if nothing has changed")
     diff = verb("diff", _diff, "your module beside the book's, after passing", chapter)
     diff.add_argument("--spoil", action="store_true", help="before passing, too")
-    grade = verb("grade", _grade, "for teachers: grade every submission under a folder")
-    said = "one folder in it for each submission"
-    grade.add_argument("folder", nargs="?", type=Path, metavar="DIR", help=said)
-    grade.add_argument("--chapter", dest="chapter_name", metavar="ID", help="L5.3, for example")
-    said = "names of the submissions, in the first column"
-    grade.add_argument("--roster", type=Path, metavar="CSV", help=said)
-    grade.add_argument("--csv", dest="csv_file", type=Path, metavar="FILE", help="write the table")
-    grade.add_argument(
-        "--feedback", type=Path, metavar="DIR", help="write a page for each submission"
-    )
-    grade.add_argument("--jobs", type=_number, metavar="N", help="at a time (default: the cores)")
-    grade.add_argument("--dask", metavar="ADDRESS", help="on the workers of this cluster")
-    grade.add_argument("--workflow", action="store_true", help="print a workflow for a class's CI")
-    for name, unit in (("seconds", "S"), ("memory", "MIB"), ("disk", "MIB"), ("processes", "N")):
-        said = f"limit of {name} for each"
-        grade.add_argument(f"--{name}", type=_number, metavar=unit, help=said)
-    dev = verb(
-        "dev", _dev, "for authors: check that stubs fail, references pass, mutants are caught"
-    )
-    dev.add_argument("what", choices=["check", "freeze", "takeaways"])
-    dev.add_argument("of", nargs="*", metavar="CHAPTER", help="or the book's folder, for takeaways")
+    _for_teachers(verb)
     return top
 
 
@@ -145,7 +136,7 @@ def _tests(options: argparse.Namespace) -> Answer:
 def _check(options: argparse.Namespace) -> Answer:
     from ol.check import check
 
-    return check(*_workspace(options), options.ref_deps)
+    return check(*_workspace(options), options.ref_deps, options.verify)
 
 
 def _mutate(options: argparse.Namespace) -> Answer:
@@ -163,11 +154,50 @@ def _diff(options: argparse.Namespace) -> Answer:
     return diff(*_workspace(options), options.spoil)
 
 
+def _for_teachers(verb: Callable[..., argparse.ArgumentParser]) -> None:
+    grade = verb("grade", _grade, "for teachers: grade every submission under a folder")
+    said = "a folder or a zip in it for each submission"
+    grade.add_argument("folder", nargs="?", type=Path, metavar="DIR", help=said)
+    grade.add_argument("--chapter", dest="chapter_name", metavar="ID", help="L5.3, for example")
+    said = "names of the submissions, in the first column"
+    grade.add_argument("--roster", type=Path, metavar="CSV", help=said)
+    grade.add_argument("--csv", dest="csv_file", type=Path, metavar="FILE", help="write the table")
+    grade.add_argument(
+        "--feedback", type=Path, metavar="DIR", help="write a page for each submission"
+    )
+    said = "the folder is itself a submission, not a class of them"
+    grade.add_argument("--one", action="store_true", help=said)
+    said = "for the module and for the tests (default: 50:50)"
+    grade.add_argument("--points", type=_points, metavar="M:T", default=(50.0, 50.0), help=said)
+    said = "write a results.json for each; with --one straight into this folder"
+    grade.add_argument("--gradescope", type=Path, metavar="DIR", help=said)
+    grade.add_argument("--fresh", action="store_true", help="grade again what is graded already")
+    grade.add_argument("--jobs", type=_number, metavar="N", help="at a time (default: the cores)")
+    grade.add_argument("--dask", metavar="ADDRESS", help="on the workers of this cluster")
+    grade.add_argument("--workflow", action="store_true", help="print a workflow for a class's CI")
+    for name, unit in (("seconds", "S"), ("memory", "MIB"), ("disk", "MIB"), ("processes", "N")):
+        said = f"limit of {name} for each"
+        grade.add_argument(f"--{name}", type=_number, metavar=unit, help=said)
+    dev = verb(
+        "dev", _dev, "for authors: check that stubs fail, references pass, mutants are caught"
+    )
+    dev.add_argument("what", choices=["check", "freeze", "takeaways"])
+    dev.add_argument("of", nargs="*", metavar="CHAPTER", help="or the book's folder, for takeaways")
+
+
 def _number(text: str) -> int:
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"wants a positive number, got {text}")
     return number
+
+
+def _points(text: str) -> tuple[float, float]:
+    module, _, tests = text.partition(":")
+    points = float(module), float(tests)
+    if not (min(points) >= 0 and 0 < sum(points) < 1e6):
+        raise argparse.ArgumentTypeError(f"wants two numbers such as 30:70, got {text}")
+    return points
 
 
 def _grade(options: argparse.Namespace) -> Answer:
@@ -180,8 +210,8 @@ def _grade(options: argparse.Namespace) -> Answer:
         raise Refusal("which folder? ol grade DIR", 2)
     names = ("seconds", "memory", "disk", "processes")
     limits = Limits(**{n: value for n in names if (value := getattr(options, n)) is not None})
-    wishes = ("chapter_name", "roster", "jobs", "dask", "csv_file", "feedback")
-    how = {n: getattr(options, n) for n in wishes}
+    wishes = "chapter_name roster points one fresh jobs dask csv_file feedback gradescope"
+    how = {n: getattr(options, n) for n in wishes.split()}
     return classroom.grade_class(options.folder, limits=limits, **how)
 
 

@@ -3,27 +3,32 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import hashlib
 import json
 import platform
 import random
 import secrets
-from collections.abc import Mapping
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from ol import imports, mutants
+from ol.bubblewrap import Limits
 from ol.imports import Finding
-from ol.jobs import Job, Verdict, error_line, function_name, job_for
-from ol.registry import COURSE, ROOT, Chapter, Refusal
+from ol.jobs import Job, Verdict, error_line, function_name
+from ol.registry import COURSE, ROOT, Chapter, Refusal, chapters, closure
 from ol.runner import Runner
-from ol.variants import variants
+from ol.stubs import stub
+from ol.variants import sealed, variants
 from ol.workspace import Workspace, digest, files_in
 
-AGAIN = 3  # times that the right module is run among the mutants
+AGAIN = 2  # times that the right module is run among the mutants
 LEAST = 10.0  # seconds of processor time that every mutant gets
 UNDECIDED = 0.1  # the share of mutants that may end in a timeout or a crash
 
@@ -55,15 +60,15 @@ class Grade:
     idle: list[str] = field(default_factory=list)  # tests that pass on everything
     count: int = 0  # of tests
     seconds: float = 0.0
+    sandbox: str = "none"  # or limits only, or bubblewrap
     cached: bool = False
 
     @classmethod
     def of(cls, kept: Mapping[str, Any]) -> Grade:
         """A grade out of its `asdict`."""
         rows = [Row(**row) for row in kept["rows"]]
-        return cls(
-            **{**kept, "rows": rows, "findings": [Finding(**one) for one in kept["findings"]]}
-        )
+        findings = [Finding(**one) for one in kept["findings"]]
+        return cls(**{**kept, "rows": rows, "findings": findings})
 
     def number(self, *states: str) -> int:
         return sum(row.state in states for row in self.rows)
@@ -101,117 +106,141 @@ def grade_tests(chapter: Chapter, folder: Path, runner: Runner) -> Grade:
     """Grade the tests in a folder."""
     wants = mutants.demand(chapter)
     result = Grade(chapter.id, chapter.rung, wants["score"], wants["pitfalls"], str(folder))
-    before = digest([folder])
-    result.findings = imports.check(folder)
+    result.sandbox, allowed = runner.sandbox, wants.get("files", [])
+    result.findings = imports.check(folder, allowed)
     if result.findings:
         return result
-    first = _reference(chapter, folder, runner, result)
-    if first is None:
-        return result
-    limit = min(60.0, LEAST + 5 * first.seconds)
-    _mutants(chapter, folder, runner, result, limit)
-    if not result.findings:
-        result.idle = _idle(chapter, folder, runner, result, first, limit)
-    if digest([folder]) != before:
-        result.findings.append(Finding(str(folder), "the files changed while they were graded"))
+    with tempfile.TemporaryDirectory(dir=runner.folder) as place:
+        bench = Bench(chapter, folder, runner, allowed, Path(place))
+        first = _reference(bench, result)
+        if first is None:
+            return result
+        limit = min(60.0, LEAST + 5 * first.seconds)
+        _mutants(bench, result, first, limit)
+        if not result.findings:
+            result.idle = _idle(bench, result, first, limit)
     return result
 
 
-def _reference(chapter: Chapter, folder: Path, runner: Runner, result: Grade) -> Verdict | None:
+class Bench:
+    """What the tests of one grade see: a copy of them, and the package without the module."""
+
+    def __init__(
+        self, chapter: Chapter, folder: Path, runner: Runner, allowed: list[str], place: Path
+    ):
+        self.chapter, self.runner, self.place = chapter, runner, place
+        self.source = chapter.reference.read_text(encoding="utf-8")
+        self.tests = self.place / "tests" / folder.name
+        self.tests.mkdir(parents=True)
+        for path in files_in(folder):
+            name = path.relative_to(folder)
+            if path.suffix == ".py" or name.as_posix() in allowed:
+                (self.tests / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(path, self.tests / name)
+        compileall.compile_dir(self.tests, quiet=2)
+        left_out = shutil.ignore_patterns(chapter.reference.name, f"{chapter.reference.stem}.*.pyc")
+        shutil.copytree(ROOT / "tinyllm", self.place / "tinyllm", ignore=left_out)
+        for path in (self.place, *self.place.rglob("*")):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+    def job(self, source: str, known: bool = False, **options: Any) -> Job:
+        """A run of the tests with this text in the place of the module."""
+        options |= {"sealed": True, "root": str(self.place)}
+        warm = tuple(chapters()[name].module for name in closure(self.chapter.needs))
+        modules = {
+            self.chapter.module: (self.chapter.path, sealed(source, self.chapter.path, known))
+        }
+        return Job(secrets.token_hex(4), (str(self.tests),), modules, warm=warm, **options)
+
+    def inside(self, test: str) -> str:
+        """A test's name as pytest would say it in the folder: test_mha.py::test_masks[causal]."""
+        return test.removeprefix(f"{self.tests.name}/")
+
+
+def _reference(bench: Bench, result: Grade) -> Verdict | None:
     """The run on the right module; None, and findings in the result, if it does not pass."""
-    source = chapter.reference.read_text(encoding="utf-8")
-    (verdict,) = runner.run([job_for(chapter, "first", source, folder, explain=True, seconds=60)])
+    job = bench.job(bench.source, known=True, explain=True, seconds=60)
+    (verdict,) = bench.runner.run([job])
     result.seconds += verdict.seconds
     result.count = len(verdict.passed) + len(verdict.failed)
     for test in verdict.failed:
         says = f"fails on the right module: {error_line(verdict.messages[test])}"
-        result.findings.append(Finding(_inside(folder, test), says))
+        result.findings.append(Finding(bench.inside(test), says))
     if verdict.state != "missed" and not verdict.failed:
         if verdict.detail.startswith("no test was run (exit code 5"):
             verdict_says = "no test was collected: write functions test_... in files test_....py"
         else:
             verdict_says = f"on the right module: {verdict.state}: {verdict.detail}"
-        result.findings.append(Finding(folder.name, verdict_says))
+        result.findings.append(Finding(bench.tests.name, verdict_says))
     return None if result.findings else verdict
 
 
-def _inside(folder: Path, test: str) -> str:
-    """A test's name as pytest would say it in the folder: test_mha.py::test_masks[causal]."""
-    return test.removeprefix(f"{folder.name}/")
-
-
-def _mutants(chapter: Chapter, folder: Path, runner: Runner, result: Grade, limit: float) -> None:
-    """Fill in the rows; findings, if tests fail on right modules."""
-    graded = {one.name: one for one in mutants.graded_mutants(chapter)}
-    right = {f"variant {name}": source for name, source in variants(chapter).items()}
-    text = chapter.reference.read_text(encoding="utf-8")
-    right |= {f"again {i}": text for i in range(AGAIN)}
-    modules = {name: (mutant.path, mutant.source) for name, mutant in graded.items()}
-    modules |= {name: (chapter.path, source) for name, source in right.items()}
-    jobs = {
-        name: job_for(chapter, secrets.token_hex(4), source, folder, path, stop=True, seconds=limit)
-        for name, (path, source) in modules.items()
-    }
-    verdicts = _in_any_order(jobs, runner)
-    wrong = {n: jobs[n] for n in right if verdicts[n].state != "missed"}
-    told = _in_any_order({n: replace(job, explain=True) for n, job in wrong.items()}, runner)
+def _mutants(bench: Bench, result: Grade, first: Verdict, limit: float) -> None:
+    """Fill in the rows; findings, if what is known beforehand comes out otherwise."""
+    graded = {one.name: one for one in mutants.graded_mutants(bench.chapter)}
+    right = variants(bench.chapter)
+    right |= {f"the same in other words, {i}": bench.source for i in range(AGAIN)}
+    sources = {name: mutant.source for name, mutant in graded.items()} | right
+    sources["empty"] = stub(bench.chapter)
+    verdicts = _in_any_order(bench, sources, stop=True, seconds=limit)
+    wrong = {name: text for name, text in right.items() if verdicts[name].state != "missed"}
+    told = _in_any_order(bench, wrong, stop=True, seconds=limit, explain=True)
     result.seconds += sum(verdict.seconds for verdict in (*verdicts.values(), *told.values()))
     for name in wrong:
         says = told[name] if told[name].failed else verdicts[name]
-        result.findings += _on_right_module(name, says, folder)
+        result.findings += _on_right_module(name, says, bench)
+    if verdicts["empty"].state == "missed":
+        why = "passes on a module in which nothing is written: no test looks at what it does"
+        result.findings.append(Finding(bench.tests.name, why))
+    known = {function_name(test) for test in first.passed}
     for name, mutant in graded.items():
         found = verdicts[name]
-        by = _inside(folder, found.failed[0]) if found.state == "caught" else ""
-        detail = found.detail if found.state not in ("caught", "missed") else ""
+        state = found.state if found.failed_functions <= known else "crashed"
+        by = bench.inside(found.failed[0]) if state == "caught" else ""
+        detail = found.detail if state not in ("caught", "missed") else ""
         seeded, what = "maker" not in mutant.facts, mutant.facts["pitfall"]
-        row = Row(name, seeded, what, found.state, by, detail, round(found.seconds, 3))
-        result.rows.append(row)
+        result.rows.append(Row(name, seeded, what, state, by, detail, round(found.seconds, 3)))
 
 
-def _in_any_order(jobs: Mapping[str, Job], runner: Runner) -> dict[str, Verdict]:
+def _in_any_order(bench: Bench, sources: Mapping[str, str], **options: Any) -> dict[str, Verdict]:
     """The verdicts by name; nobody can know which job is run when."""
-    names = {job.name: name for name, job in jobs.items()}
-    shuffled = random.SystemRandom().sample(list(jobs.values()), len(jobs))
-    return {names[verdict.job]: verdict for verdict in runner.run(shuffled)}
+    names: dict[str, str] = {}
+
+    def jobs() -> Iterator[Job]:  # the next one is made while others run
+        for name in random.SystemRandom().sample(list(sources), len(sources)):
+            job = bench.job(sources[name], **options)
+            names[job.name] = name
+            yield job
+
+    return {names[verdict.job]: verdict for verdict in bench.runner.run(jobs())}
 
 
-def _on_right_module(name: str, verdict: Verdict, folder: Path) -> list[Finding]:
+def _on_right_module(name: str, verdict: Verdict, bench: Bench) -> list[Finding]:
     """What is wrong with tests that do not pass on a right module."""
-    if name.startswith("variant"):
-        why = (
-            f"fails on a right module that is built otherwise ({name.partition(' ')[2]}): it asks for "
-            "more than the contract promises"
-        )
-    else:
-        why = "passes and fails on one and the same module"
+    why = f"fails on a right module that is built otherwise ({name}): it asks for more than the contract"
     if not verdict.failed:
-        return [
-            Finding(folder.name, f"{verdict.state} on a right module ({name}): {verdict.detail}")
-        ]
+        says = f"{verdict.state} on a right module ({name}): {verdict.detail}"
+        return [Finding(bench.tests.name, says)]
     return [
-        Finding(_inside(folder, test), f"{why}: {error_line(verdict.messages[test])}")
+        Finding(bench.inside(test), f"{why}: {error_line(verdict.messages[test])}")
         for test in verdict.failed
     ]
 
 
-def _idle(
-    chapter: Chapter, folder: Path, runner: Runner, result: Grade, first: Verdict, limit: float
-) -> list[str]:
+def _idle(bench: Bench, result: Grade, first: Verdict, limit: float) -> list[str]:
     """The test functions that fail on no mutant."""
     functions = list(dict.fromkeys(function_name(test) for test in first.passed))
     active = {function_name(row.by) for row in result.rows if row.by}
     idle = [name for name in functions if name not in active]
-    graded = {one.name: one for one in mutants.graded_mutants(chapter)}
+    sources = {one.name: one.source for one in mutants.graded_mutants(bench.chapter)}
     caught = [row.name for row in result.rows if row.state == "caught"]
-    step = 4 * runner.workers
+    step = 4 * bench.runner.workers
     for at in range(0, len(caught), step):
         if not idle:
             break
-        jobs = [
-            job_for(chapter, name, one.source, folder, one.path, only=tuple(idle), seconds=limit)
-            for name, one in ((name, graded[name]) for name in caught[at : at + step])
-        ]
-        for verdict in runner.run(jobs):
+        some = [sources[name] for name in caught[at : at + step]]
+        jobs = [bench.job(text, only=tuple(idle), seconds=limit) for text in some]
+        for verdict in bench.runner.run(jobs):
             result.seconds += verdict.seconds
             idle = [name for name in idle if name not in verdict.failed_functions]
     return idle
@@ -219,12 +248,7 @@ def _idle(
 
 def key(chapter: Chapter, folder: Path) -> str:
     """A hash of all that a grade depends on."""
-    code = [
-        path
-        for package in ("tinyllm", "ol")
-        for path in files_in(ROOT / package)
-        if path.suffix == ".py"
-    ]
+    code = sorted(path for name in ("tinyllm", "ol") for path in (ROOT / name).rglob("*.py"))
     data = [COURSE / "graded" / f"{chapter.id}.json", COURSE / "mutants" / chapter.id]
     total = hashlib.sha256(digest([folder, *code, *data]).encode())
     facts = chapter.facts.get("mutants", {})
@@ -251,7 +275,7 @@ def grade(workspace: Workspace, chapter: Chapter, fresh: bool = False) -> Grade:
     if result is None:
         tests = digest([folder])
         try:
-            with Runner() as runner:
+            with Runner(limits=Limits()) as runner:
                 result = grade_tests(chapter, folder, runner)
         except RuntimeError as error:  # pytest is missing
             raise Refusal(str(error)) from error

@@ -6,6 +6,7 @@ from __future__ import annotations
 import ast
 import functools
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,13 +49,20 @@ class Finding:
         return f"{self.where}: {self.says}"
 
 
-def check(folder: Path) -> list[Finding]:
-    """What is wrong with the imports of the Python files in a folder."""
+def check(folder: Path, allowed: Collection[str] = ()) -> list[Finding]:
+    """What is wrong with the files in a folder; `allowed` are names that need not be Python."""
     found: list[Finding] = []
-    for file in sorted(folder.rglob("*.py")):
+    for file in sorted(folder.rglob("*")):
         name = file.relative_to(folder).as_posix()
-        if not file.is_file():  # a folder, a pipe, a link that leads nowhere
-            found.append(Finding(name, "is no file"))
+        python, link = file.suffix == ".py", file.is_symlink()
+        hidden = any(part[0] == "." or part == "__pycache__" for part in Path(name).parts)
+        if not python and (name in allowed or hidden or (file.is_dir() and not link)):
+            continue
+        if link or not file.is_file():
+            found.append(Finding(name, "is no file"))  # a folder, a pipe, a link
+            continue
+        if not python or file.name == "conftest.py":
+            found.append(Finding(name, "is no file of tests: it is not there when they are graded"))
             continue
         try:
             tree = ast.parse(file.read_bytes(), name)
@@ -74,9 +82,13 @@ _CODE = {
     "currentframe", "settrace", "setprofile", "_getframe", "__globals__", "__closure__",
     "tb_frame", "f_back", "f_locals", "f_globals", "f_code", "gi_frame", "gi_code",
     "_current_frames", "getouterframes", "getinnerframes", "walk_stack", "walk_tb", "meta_path",
+    "pluginmanager", "pytest_plugins", "__builtins__", "__import__", "__reduce__", "__reduce_ex__",
 }  # fmt: skip
-_READERS = {"dis", "linecache", "tokenize", "importlib", "pkgutil"}
-_READERS |= {"runpy", "gc", "ctypes", "marshal"}
+_READERS = {
+    "bdb", "builtins", "code", "codeop", "cProfile", "ctypes", "dis", "doctest", "gc", "importlib",
+    "linecache", "marshal", "pdb", "pickle", "pkgutil", "profile", "pydoc", "runpy", "symtable",
+    "timeit", "tokenize", "trace",
+}  # fmt: skip
 
 
 class _Reader(ast.NodeVisitor):
@@ -153,7 +165,7 @@ class _Reader(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
-        if node.id in {"__import__", "exec", "eval", "compile"}:
+        if node.id in {"__import__", "__builtins__", "pytest_plugins", "exec", "eval", "compile"}:
             self.finds(node, f"uses {node.id}: what it would import or run cannot be read")
 
     def visit_Constant(self, node: ast.Constant) -> None:

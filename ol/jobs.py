@@ -22,6 +22,8 @@ class Job:
     tests: tuple[str, ...]  # files or folders
     modules: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> (file, text)
     root: str = str(ROOT)  # the folder that all other modules come from
+    sealed: bool = False  # what stands for a text is compiled code: marshalled, in base64
+    warm: tuple[str, ...] = ()  # modules of it that the parent may import, once for all jobs
     only: tuple[str, ...] = ()  # functions: no others are run
     first: tuple[str, ...] = ()  # functions: these are run before the others
     stop: bool = False  # at the first test that fails
@@ -85,17 +87,20 @@ def error_line(message: str) -> str:
 
 
 def judge(job: Job, token: str, output: bytes, status: int | None, seconds: float) -> Verdict:
-    """What the lines of a job's pipe say; `status` is Popen's, None for a process that was stopped."""
-    rows = [
-        json.loads(line.partition(" ")[2])
-        for line in output.decode("utf-8", "replace").split("\n")[:-1]
-        if line.startswith(token + " ")
-    ]
+    """What a job's report says; `status` is Popen's, None for a process that was stopped."""
+    lines = output.decode("utf-8", "replace").split("\n")[:-1]
+    try:
+        rows = [json.loads(line[len(token) :]) for line in lines if line.startswith(token)]
+        return _judged(job, rows, status, seconds)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return Verdict(job.name, "crashed", detail="the report cannot be read", seconds=seconds)
 
+
+def _judged(job: Job, rows: list[Any], status: int | None, seconds: float) -> Verdict:
     def said(key: str) -> list[Any]:
-        return [row[key] for row in rows if key in row]
+        return [_plain(row[key]) for row in rows if key in row]
 
-    messages = {row["failed"]: row["message"] for row in rows if "failed" in row}
+    messages = {_plain(row["failed"]): _plain(row["message"]) for row in rows if "failed" in row}
     failed, problems, end = tuple(messages), said("problem"), said("end")
     passed = tuple(name for name in said("passed") if name not in messages)
     during = f" during {said('begun')[-1]}" if said("begun") else ""
@@ -109,11 +114,16 @@ def judge(job: Job, token: str, output: bytes, status: int | None, seconds: floa
         problems.append(f"the process ended{during} with {how(status)}")
     elif not failed and not passed:
         problems.append(f"no test was run (exit code {end[0]} of pytest)")
-    elif end[0] == 0 and not problems:
+    elif end[0] == "0" and not problems:
         state = "missed"
     if failed:
         state = "caught"
     return Verdict(job.name, state, failed, passed, messages, "; ".join(problems), seconds)
+
+
+def _plain(value: Any) -> str:
+    """In letters that do nothing to a terminal."""
+    return "".join(c if c.isprintable() or c == "\n" else "?" for c in str(value))
 
 
 def how(status: int) -> str:

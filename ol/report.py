@@ -44,6 +44,7 @@ def short(grade: Grade) -> list[str]:
     ]
     if grade.cached:
         lines[-1] += " (nothing has changed since it was worked out)"
+    lines.append(f"sandbox: {grade.sandbox}")
     lines += _undecided(grade)
     if grade.idle:
         lines.append(f"passes on everything, so proves nothing: {', '.join(grade.idle)}")

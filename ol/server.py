@@ -9,18 +9,20 @@ import gc
 import importlib
 import json
 import os
-import secrets
 import selectors
 import shutil
 import signal
+import socket
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any, NamedTuple
 
-from ol.jobs import Job, judge
-from ol.worker import be_job, kill_group, pytest_arguments, scratch, state_of, test_files
+from ol import apart
+from ol.jobs import Job
+from ol.worker import be_job, kill_group, pytest_arguments, silence, state_of, test_files
 
 _WARM = {"hypothesis", "numpy", "pytest", "safetensors", "scipy", "threadpoolctl", "torch"}
 _LATE = {
@@ -37,15 +39,17 @@ class _Warmth:
         self.seen: set[tuple[tuple[str, ...], int]] = set()
         self.done: set[str] = set()
 
-    def up(self, job: Job) -> None:
-        """Import what the job's tests will import."""
-        tests = (tuple(job.tests), state_of(job.tests))
-        if tests in self.seen:
+    def up(self, tests: Sequence[str], root: str, warm: Sequence[str]) -> None:
+        """Import what the tests will import, and these modules of the package at the root."""
+        state = (tuple(tests), state_of(tests))
+        if state in self.seen:
             return
-        self.seen.add(tests)
-        names = {"numpy", "pytest"}.union(_imports(job.tests)) - self.done
+        self.seen.add(state)
+        names = {"numpy", "pytest"}.union(_imports(tests)) - self.done
         names = names.union(*(_LATE.get(name, set()) for name in names))
-        for name in sorted(names):
+        if warm:
+            sys.path.insert(0, root)
+        for name in [*sorted(names), *warm]:
             with contextlib.suppress(ImportError):  # the job will say what is missing
                 importlib.import_module(name)
         if "torch" in sys.modules:
@@ -58,11 +62,13 @@ class _Warmth:
 
     def run_once(self) -> None:
         """Let pytest run a test that does nothing."""
-        path = os.path.join(self.folder, "test_nothing.py")
-        Path(path).write_text("def test_nothing(): pass\n", encoding="utf-8")
-        pytest = importlib.import_module("pytest")
-        os.chdir(self.folder)
-        pytest.main(pytest_arguments(Job("", (path,)), self.folder))
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "test_nothing.py")
+            Path(path).write_text("def test_nothing(): pass\n", encoding="utf-8")
+            pytest = importlib.import_module("pytest")
+            os.chdir(folder)
+            pytest.main(pytest_arguments(Job("", (path,)), self.folder))
+            os.chdir(self.folder)
 
 
 def _imports(tests: Sequence[str]) -> set[str]:
@@ -78,135 +84,108 @@ def _imports(tests: Sequence[str]) -> set[str]:
     return {name for name in names if name.partition(".")[0] in _WARM}
 
 
-@dataclass
-class _Child:
+class _Child(NamedTuple):
     """A process that was forked for a job."""
 
     number: int
-    job: Job
-    pid: int
-    pipe: int
     begun: float
-    output: bytearray = field(default_factory=bytearray)
-
-    def read(self) -> bool:
-        """Take what is in the pipe; False at its end."""
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(self.pipe, 65536):
-                self.output += data
-            return False
-        return True
-
-    def end(self) -> float:
-        """When its time is over, by the clock."""
-        return self.begun + 4 * self.job.seconds
+    end: float  # when its time is over, by the clock
+    here: str
 
 
 class _Server:
-    """The warmed parent: takes jobs as lines of JSON, forks for each, answers with verdicts."""
+    """The warmed parent: forks for each line of JSON, and answers when the child has ended."""
 
-    def __init__(self, folder: str):
-        self.folder = folder
+    def __init__(self, folder: str, limits: dict[str, Any]):
+        self.folder, self.limits = folder, limits
+        self.apart = bool(limits.get("apart"))
         self.warmth = _Warmth(folder, children=True)
-        self.token = secrets.token_hex(8)
         self.children: dict[int, _Child] = {}
-        self.pending = b""
-        self.answers = os.dup(1)  # nothing that is imported can print into it
-        os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+        self.channel = socket.socket(fileno=os.dup(0))
+        silence()
         self.bell, button = os.pipe()
         for end in (self.bell, button):
             os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(button, warn_on_full_buffer=False)
         self.selector = selectors.DefaultSelector()
-        self.selector.register(0, selectors.EVENT_READ)
+        self.selector.register(self.channel, selectors.EVENT_READ)
         self.selector.register(self.bell, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        """Until standard input ends; what is running then is stopped."""
+        """Until the other end of the socket is closed; what is running then is stopped."""
         open_ = True
         while open_:
-            ends = [child.end() for child in self.children.values()]
+            ends = [child.end for child in self.children.values()]
             wait = max(0.0, min(ends) - time.monotonic()) if ends else None
             for key, _ in self.selector.select(wait):
-                if key.fd == 0:
-                    open_ = self.take_jobs()
-                elif key.fd == self.bell:
+                if key.fd == self.bell:
                     os.read(self.bell, 65536)
-                elif not key.data.read():
-                    self.selector.unregister(key.fd)
-            for child in list(self.children.values()):
-                self.look_at(child)
-        for child in self.children.values():
-            kill_group(child.pid)
+                    continue
+                line, files, _, _ = socket.recv_fds(self.channel, 1 << 20, 2)
+                open_ = bool(line)
+                if line:
+                    self.start(json.loads(line), *files)
+            for pid in list(self.children):
+                self.look_at(pid)
+        for pid in self.children:
+            kill_group(pid)
 
-    def take_jobs(self) -> bool:
-        """Start what is asked for; False at the end of standard input."""
-        data = os.read(0, 1 << 20)
-        *lines, self.pending = (self.pending + data).split(b"\n")
-        for line in lines:
-            row = json.loads(line)
-            self.start(row.pop("number"), Job(**row))
-        return bool(data)
-
-    def start(self, number: int, job: Job) -> None:
+    def start(self, row: dict[str, Any], order: int, report: int) -> None:
         """Fork for a job."""
-        self.warmth.up(job)
-        out, into = os.pipe()
-        os.set_blocking(out, False)
-        pid = os.fork()
+        self.warmth.up(row["tests"], row["root"], row["warm"])
+        here = "/scratch/job" if self.apart else os.path.join(self.folder, f"job-{row['number']}")
+        begun = time.monotonic()
+        pid = apart.fork() if self.apart else os.fork()
         if pid == 0:
             try:
                 os.setsid()
                 button = signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 self.selector.close()
-                for descriptor in (out, self.answers, self.bell, button):
+                self.channel.close()
+                for descriptor in (self.bell, button):
                     os.close(descriptor)
-                for other in self.children.values():
-                    os.close(other.pipe)
-                be_job(job, self.token, self.folder, number, into)
+                if self.limits:
+                    apart.restrict(self.limits)
+                be_job(order, report, self.folder, here)
             finally:
                 os._exit(1)
-        os.close(into)
-        self.children[pid] = child = _Child(number, job, pid, out, time.monotonic())
-        self.selector.register(out, selectors.EVENT_READ, child)
+        os.close(order)
+        os.close(report)
+        self.children[pid] = _Child(row["number"], begun, begun + 4 * row["seconds"], here)
 
-    def look_at(self, child: _Child) -> None:
+    def look_at(self, pid: int) -> None:
         """Answer for a child that has ended, or whose time is over."""
-        pid, status = os.waitpid(child.pid, os.WNOHANG)
-        if not pid and time.monotonic() < child.end():
+        child, status = self.children[pid], None
+        ended, code = os.waitpid(pid, os.WNOHANG)
+        if not ended and time.monotonic() < child.end:
             return
-        kill_group(child.pid)
-        if not pid:
-            os.waitpid(child.pid, 0)
-        child.read()
-        with contextlib.suppress(KeyError):  # the pipe was at its end before
-            self.selector.unregister(child.pipe)
-        os.close(child.pipe)
-        del self.children[child.pid]
-        shutil.rmtree(scratch(self.folder, child.number), ignore_errors=True)
-        verdict = judge(
-            child.job,
-            self.token,
-            bytes(child.output),
-            os.waitstatus_to_exitcode(status) if pid else None,
-            time.monotonic() - child.begun,
-        )
-        answer = {"number": child.number, **asdict(verdict)}
-        os.write(self.answers, json.dumps(answer).encode() + b"\n")
+        kill_group(pid)
+        if ended:
+            status = os.waitstatus_to_exitcode(code)
+            status = 128 - status if self.apart and status > 128 else status
+        else:
+            os.waitpid(pid, 0)
+        del self.children[pid]
+        if not self.apart:
+            shutil.rmtree(child.here, ignore_errors=True)
+        answer = [child.number, status, time.monotonic() - child.begun]
+        with contextlib.suppress(OSError):  # then nobody wants to know
+            self.channel.send(json.dumps(answer).encode())
 
 
-def main(verb: str, folder: str) -> None:
+def main(verb: str, folder: str, words: str) -> None:
     """Serve jobs from this process, or be one."""
+    facts = json.loads(words)
     if verb == "serve":
-        _Server(folder).serve()
+        _Server(folder, facts).serve()
         os._exit(0)  # taking torch apart would last a second
-    pipe = os.dup(1)
-    order = json.loads(sys.stdin.buffer.read())
-    number, token, job = order.pop("number"), order.pop("token"), Job(**order)
-    _Warmth(folder, children=False).up(job)
-    be_job(job, token, folder, number, pipe)
+    order, report = os.dup(0), os.dup(1)
+    _Warmth(folder, children=False).up(facts["tests"], facts["root"], facts["warm"])
+    if facts["limits"]:
+        apart.restrict(facts["limits"])
+    be_job(order, report, folder, os.path.join(folder, f"job-{facts['number']}"))
 
 
 if __name__ == "__main__":

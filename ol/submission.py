@@ -1,58 +1,131 @@
 # Tangled from book/workshop/ol-class.md
-"""A submission: what is read of it, and what came of it."""
+"""A submission: what is read of it, and how it is graded."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import csv
 import hashlib
 import json
+import keyword
+import re
+import shutil
 import stat
-from dataclasses import dataclass, field
-from pathlib import Path
+import tempfile
+import unicodedata
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ol.registry import Chapter, Refusal
+from ol.grade import Bench, grade_tests
+from ol.jobs import Verdict
+from ol.registry import Chapter, Refusal, find
+from ol.runner import Runner
 
-LARGEST = 2_000_000  # bytes of all test files together
-COLUMNS = ("name", "state", "score", "caught", "missed", "says")  # of the table
+LARGEST, ARCHIVE = 2_000_000, 50_000_000  # bytes of all that is read, and of a zip
+MOST = 20_000  # files in a submission
+SHORT = 60  # tokens, below which two students may well have written the same
+Opener = Callable[[], Any]  # what gives a binary file to read from
 
 
-def read(folder: Path, chapter: Chapter) -> dict[str, str]:
-    """The test files of a submission, by path, in base64. ValueError if they cannot be taken."""
-    tests = tests_in(folder, chapter)
-    if tests is None:
-        raise ValueError(f"no folder {chapter.files[1]}")
-    found, size = {}, 0
-    for path in sorted(tests.rglob("*")):
-        name = path.relative_to(tests)
-        if "__pycache__" in name.parts or path.is_dir() and not path.is_symlink():
-            continue
-        state = path.lstat()
-        if not stat.S_ISREG(state.st_mode):
-            raise ValueError(f"{name} is not a plain file")
-        size += state.st_size
-        if size > LARGEST:
-            raise ValueError(f"the test files have more than {LARGEST} bytes")
-        found[name.as_posix()] = base64.b64encode(path.read_bytes()).decode()
+def _listed(
+    place: Path, stack: contextlib.ExitStack
+) -> Iterator[tuple[PurePosixPath, Opener | None]]:
+    """The files of a folder or a zip, and what opens them; None: it is a link, or encrypted, ..."""
+    kind = place.lstat().st_mode
+    if stat.S_ISDIR(kind):
+        for path in place.rglob("*"):  # which goes through no link
+            opener = partial(path.open, "rb")
+            if not stat.S_ISDIR(mode := path.lstat().st_mode):
+                inside = PurePosixPath(path.relative_to(place).as_posix())
+                yield inside, opener if stat.S_ISREG(mode) else None
+        return
+    if not stat.S_ISREG(kind) or place.stat().st_size > ARCHIVE:
+        raise ValueError(f"it is no plain file of at most {ARCHIVE} bytes")
+    archive = stack.enter_context(zipfile.ZipFile(place))
+    for info in archive.infolist():
+        mode = stat.S_IFMT(info.external_attr >> 16)  # 0 where it was not made on Unix
+        packed = info.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+        plain = mode in (0, stat.S_IFREG) and packed and not info.flag_bits & 1
+        if not info.is_dir():
+            inside = PurePosixPath(info.filename.replace("\\", "/"))  # from old Windows tools
+            yield inside, partial(archive.open, info) if plain else None
+
+
+def read(places: list[Path], chapter: Chapter) -> dict[str, Any]:
+    """A submission's "files", its tests by path, and its "module", all in base64. None: not there.
+
+    An exception of any kind says why it cannot be taken.
+    """
+    if len(places) > 1:
+        raise ValueError(f"handed in twice: {', '.join(path.name for path in places)}")
+    found: dict[PurePosixPath, Opener | None] = {}
+    with contextlib.ExitStack() as stack:
+        inside = [path for path in places[0].glob("*") if path.name[0] != "."]
+        packed = len(inside) == 1 and inside[0].suffix.lower() == ".zip"  # as Moodle has it
+        for path, opener in _listed(inside[0] if packed else places[0], stack):
+            if path in found or len(found) == MOST:
+                raise ValueError(f"{path} is in it twice, or it has more than {MOST} files")
+            if not any(p == "__pycache__" or p[0] == "." and p != ".." for p in path.parts):
+                found[path] = opener
+        module, home = _likest(found, chapter.files[0]), None
+        if chapter.rung:
+            loose = any(path.match("test_*.py") and len(path.parts) == 1 for path in found)
+            folders = {parent for path in found for parent in path.parents}
+            home = _likest(folders, chapter.files[1]) or (PurePosixPath() if loose else None)
+        tests = [path for path in found if home in path.parents and path != module]
+        left, texts = LARGEST, {}
+        for path in [*tests, *([module] if module else [])]:
+            text = _text(path, found[path], left)
+            left, texts[path] = left - len(text), base64.b64encode(text).decode()
+    if not texts:
+        raise ValueError(f"neither {' nor '.join(chapter.files)} is in it")
+    files = {path.relative_to(home or "").as_posix(): texts[path] for path in tests}
+    return {"files": files, "module": texts[module] if module else None}
+
+
+def _likest(paths: Iterable[PurePosixPath], wanted: str) -> PurePosixPath | None:
+    """Of the paths with that name the one that ends most like it; the one nearest the top."""
+    end = PurePosixPath(wanted).parts[::-1]
+
+    def unlike(path: PurePosixPath) -> tuple[int, int, str]:
+        alike = [a == b for a, b in zip(path.parts[::-1], end, strict=False)]
+        return -[*alike, False].index(False), len(path.parts), str(path)
+
+    return min((path for path in paths if path.name == end[0]), key=unlike, default=None)
+
+
+def _text(path: PurePosixPath, opener: Opener | None, left: int) -> bytes:
+    """What a file says. ValueError if it may not be read, or says more than is left to read."""
+    if not str(path).isprintable() or path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{str(path)!a} is no name for a file")
+    if opener is None:
+        raise ValueError(f"{path} is not a plain file")
+    with opener() as file:
+        text: bytes = file.read(left + 1)
+    if len(text) > left:
+        raise ValueError(f"its files have more than {LARGEST} bytes")
+    return text
+
+
+def submissions(folder: Path) -> dict[str, list[Path]]:
+    """Name -> where it was handed in: the folders and zips in a folder."""
+    if not folder.is_dir():
+        raise Refusal(f"there is no folder {folder}", 2)
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        if path.name[0] != "." and (path.is_dir() or path.suffix.lower() == ".zip"):
+            name = unicodedata.normalize("NFC", path.name if path.is_dir() else path.stem)
+            found.setdefault(name, []).append(path)
     return found
 
 
-def tests_in(folder: Path, chapter: Chapter) -> Path | None:
-    """Where a submission has its tests: as in a workspace, without python/, or in the folder itself."""
-    whole = Path(chapter.files[1])
-    for place in (folder / whole, folder / Path(*whole.parts[1:]), folder / whole.name):
-        if place.is_dir() and not place.is_symlink():
-            return place
-    return folder if any(folder.glob("test_*.py")) else None
-
-
-def names(folder: Path, roster: Path | None) -> list[str]:
-    """The submissions under a folder, or those that a roster names."""
-    if not folder.is_dir():
-        raise Refusal(f"there is no folder {folder}", 2)
-    if roster is None:
-        return sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != ".")
+def names(roster: Path) -> list[str]:
+    """The names in the first column of a table, under a heading or not."""
     try:
         with roster.open(encoding="utf-8-sig", newline="") as file:
             rows = [row[0].strip() for row in csv.reader(file) if row and row[0].strip()]
@@ -60,37 +133,44 @@ def names(folder: Path, roster: Path | None) -> list[str]:
         raise Refusal(f"{roster} cannot be read: {error}", 2) from error
     if rows and rows[0].lower() in {"name", "names", "student", "login", "id", "folder"}:
         rows = rows[1:]
-    wrong = [name for name in rows if Path(name).name != name or name in {".", ".."}]
-    if wrong:
-        raise Refusal(f"{roster}: {wrong[0]!r} is not the name of a folder", 2)
-    return list(dict.fromkeys(rows))
+    return [unicodedata.normalize("NFC", name) for name in rows]
 
 
-def fingerprint(order: dict[str, Any]) -> str:
-    """Equal for submissions with the same files."""
-    return hashlib.sha256(json.dumps(order, sort_keys=True).encode()).hexdigest()
+def likeness(texts: Iterable[bytes]) -> str:
+    """Equal for code that differs only in names, comments and layout; "" if there is little of it."""
+    code = re.sub("#.*", "", "\n".join(text.decode("latin-1") for text in texts))
+    words = re.findall(r"\w+|[^\w\s]", code)
+    renamed = [w.isidentifier() and not keyword.iskeyword(w) or w for w in words]
+    return fingerprint(renamed) if len(words) >= SHORT else ""
 
 
-@dataclass
-class Result:
-    """A row of the table."""
+def fingerprint(data: Any) -> str:
+    """Equal for equal data."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
-    name: str
-    state: str  # passed, not yet, no grade, stopped, absent
-    score: float | None = None
-    caught: int = 0
-    missed: int = 0
-    says: str = ""
-    lines: list[str] = field(default_factory=list)  # the feedback
-    seconds: float = 0.0
 
-    def row(self) -> dict[str, Any]:
-        """What stands in the table."""
-        score = "" if self.score is None else f"{self.score:.4f}"
-        return {name: getattr(self, name) for name in COLUMNS} | {"score": score}
+def graded(order: dict[str, Any], folder: Path, runner: Runner) -> dict[str, Any]:
+    """In the sandbox: what comes of a module and of the tests in a folder, as far as they are there."""
+    chapter, answer = find(order["chapter"]), dict[str, Any]()
 
-    def page(self, chapter: Chapter) -> str:
-        """The page of feedback, in Markdown."""
-        score = "" if self.score is None else f", score {self.score:.2f}"
-        body = "\n".join(f"    {line}" if line else "" for line in self.lines)
-        return f"# {self.name}: {chapter}\n\n**{self.state}**{score}. {self.says}\n\n{body}\n"
+    def course(text: str) -> Verdict:
+        with tempfile.TemporaryDirectory(dir=runner.folder) as place:
+            tests, module = Path(place, "course"), Path(place, chapter.path)
+            tests.mkdir()
+            shutil.copy(chapter.course_tests, tests)
+            job = Bench(chapter, tests, runner, [], Path(place)).job("", True, explain=True)
+            module.write_text(text, encoding="utf-8")  # for the processes that a test starts
+            module.chmod(0o644)
+            modules = {chapter.module: (chapter.path, text)}
+            job = replace(job, modules=modules, sealed=False, seconds=120)
+            return next(iter(runner.run([job])))
+
+    if order["module"] is not None:
+        verdict = course(base64.b64decode(order["module"]).decode("utf-8", "replace"))
+        count = len(verdict.passed) + len(verdict.failed)
+        if verdict.detail and count:
+            count = max(count, len(course(chapter.reference.read_text("utf-8")).passed))
+        answer["module"] = asdict(verdict) | {"count": count}
+    if order["files"] is not None:
+        answer["grade"] = asdict(grade_tests(chapter, folder, runner))
+    return answer

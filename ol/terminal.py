@@ -22,9 +22,14 @@ def paint(text: str, colour: str) -> str:
     return f"\033[{_CODES[colour]}m{text}\033[0m"
 
 
+def plain(text: str) -> str:
+    """The text without colours."""
+    return _PAINTED.sub("", text)
+
+
 def width(text: str) -> int:
     """How many columns a text takes."""
-    return len(_PAINTED.sub("", text))
+    return len(plain(text))
 
 
 def table(rows: Iterable[Sequence[str]]) -> list[str]:

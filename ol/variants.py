@@ -4,8 +4,14 @@
 from __future__ import annotations
 
 import ast
+import base64
+import builtins
+import marshal
+import random
 
 from ol.registry import COURSE, Chapter
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def variants(chapter: Chapter) -> dict[str, str]:
@@ -19,35 +25,75 @@ def variants(chapter: Chapter) -> dict[str, str]:
 def renamed(source: str) -> str:
     """The same module with other private names, other lines and no docstrings."""
     tree = ast.parse(source)
-    mine = {
-        node.name
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.ClassDef)
-        and node.name.startswith("_")
-        and not node.name.endswith("__")
-    }
-    return ast.unparse(_Renamer(mine).visit(without_docstring(tree))) + "\n"
+    names = {name: f"{name}_by_another_name" for name in _private(tree)}
+    return ast.unparse(_Renamer(names, {}).visit(without_docstring(tree))) + "\n"
+
+
+def sealed(source: str, file: str, known: bool = False) -> str:
+    """The same module, unless it is known in words that nobody has seen, compiled: in base64."""
+    tree = ast.parse(source) if known else _in_other_words(ast.parse(source))
+    code = compile(tree, file, "exec", dont_inherit=True)
+    return base64.b64encode(marshal.dumps(code)).decode()
+
+
+def _in_other_words(tree: ast.Module) -> ast.Module:
+    chance = random.SystemRandom()
+    names, variables = (
+        {name: f"_{chance.getrandbits(40):x}" for name in found}
+        for found in (_private(tree), _local(tree))
+    )
+    tree = _Renamer(names, variables).visit(without_docstring(tree))
+    for node in [*ast.walk(tree)]:
+        if isinstance(node, ast.FunctionDef):
+            idle = ast.parse(f"_{chance.getrandbits(40):x} = {chance.getrandbits(40)}").body
+            at = chance.randrange(len(node.body))
+            node.body[at:at] = [ast.copy_location(idle[0], node.body[at])]
+    return ast.fix_missing_locations(ast.increment_lineno(tree, chance.randrange(1000)))
+
+
+def _private(tree: ast.Module) -> set[str]:
+    """The names of functions and classes that begin with one underscore."""
+    defined = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.ClassDef)]
+    return {n.name for n in defined if n.name.startswith("_") and not n.name.endswith("__")}
+
+
+def _local(tree: ast.Module) -> set[str]:
+    """The names that are nothing but local variables, wherever they stand."""
+    stored: set[str] = set()
+    other: set[str | None] = {*dir(builtins)}
+    outside: list[ast.AST] = [tree]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            stored.add(node.id)
+        for field in ("arg", "name", "asname", "rest"):
+            other.add(getattr(node, field, None))
+        if isinstance(node, ast.Global | ast.Nonlocal):
+            other |= set(node.names)
+    while outside:  # what is stored in the module or a class is no local variable
+        node = outside.pop()
+        if isinstance(node, ast.Name):
+            other.add(node.id)
+        outside += [n for n in ast.iter_child_nodes(node) if not isinstance(n, _FUNCTIONS)]
+    return stored - other
 
 
 class _Renamer(ast.NodeTransformer):
-    """Gives the private definitions of a module other names, and drops docstrings."""
+    """Gives these things other names, and these variables; drops docstrings."""
 
-    def __init__(self, names: set[str]):
-        self.names = names
+    def __init__(self, names: dict[str, str], variables: dict[str, str]):
+        self.names, self.variables = names, variables
 
     def other(self, name: str) -> str:
-        return f"{name}_by_another_name" if name in self.names else name
+        return self.names.get(name, name)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
         node.name = self.other(node.name)
         return self.generic_visit(without_docstring(node))
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
-        node.name = self.other(node.name)
-        return self.generic_visit(without_docstring(node))
+    visit_ClassDef = visit_FunctionDef  # noqa: N815, the name is ast's
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        node.id = self.other(node.id)
+        node.id = self.variables.get(node.id, self.other(node.id))
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:

@@ -1,12 +1,14 @@
 # Tangled from book/workshop/mutants.md
-"""The process of one job: runs pytest, and sends what comes of each test through a pipe."""
+"""The process of one job: runs pytest, and reports what comes of each test."""
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import importlib
 import importlib.util
 import json
+import marshal
 import math
 import os
 import random
@@ -25,10 +27,10 @@ from ol.jobs import Job, function_name
 
 
 class _Replaced(MetaPathFinder, Loader):
-    """Imports modules from texts."""
+    """Imports modules from texts, or from what was compiled of them."""
 
-    def __init__(self, modules: Mapping[str, tuple[str, str]]):
-        self.modules = modules
+    def __init__(self, job: Job):
+        self.modules, self.sealed = dict(job.modules), job.sealed
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if name not in self.modules:
@@ -37,10 +39,15 @@ class _Replaced(MetaPathFinder, Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         file, text = self.modules[module.__name__]
-        exec(compile(text, file, "exec"), module.__dict__)
+        if self.sealed:
+            del self.modules[module.__name__]
+            code = marshal.loads(base64.b64decode(text))
+        else:
+            code = compile(text, file, "exec")
+        exec(code, module.__dict__)
 
-    def get_source(self, name: str) -> str:
-        return self.modules[name][1]
+    def get_source(self, name: str) -> str | None:
+        return None if self.sealed else self.modules[name][1]
 
 
 Send = Callable[[Mapping[str, Any]], None]
@@ -122,7 +129,7 @@ def _run_tests(job: Job, folder: str, send: Send) -> None:
     _limit(job.seconds)
     sys.path.insert(0, job.root)
     os.environ["PYTHONPATH"] = job.root  # for processes that a test starts
-    sys.meta_path.insert(0, _Replaced(job.modules))
+    sys.meta_path.insert(0, _Replaced(job))
     _seed(job)
     absent = [path for path in job.tests if not os.path.exists(path)]
     if absent:
@@ -163,25 +170,35 @@ def _seed(job: Job) -> None:
         hypothesis.settings.load_profile("mutation")
 
 
-def be_job(job: Job, token: str, folder: str, number: int, pipe: int) -> None:
+def be_job(order: int, report: int, folder: str, here: str) -> None:
     """The whole life of a job's process, whichever way it was started. Does not return."""
 
     def send(row: Mapping[str, Any]) -> None:
-        os.write(pipe, f"{token} {json.dumps(row)}\n".encode())
+        os.write(report, f"{token}{json.dumps(row)}\n".encode())
 
     try:
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for standard in (0, 1, 2):
-            os.dup2(nowhere, standard)
-        os.mkdir(here := scratch(folder, number))
+        with open(order, "rb") as file:
+            token, facts = json.load(file)
+        job = Job(**facts)
+        silence()
+        os.mkdir(here)
         os.chdir(here)
-        sys.dont_write_bytecode = False
-        sys.pycache_prefix = os.path.join(folder, f"compiled-{state_of(job.tests):x}")
+        if not job.sealed:  # else it is all compiled, and nobody may leave anything to others
+            sys.dont_write_bytecode = False
+            sys.pycache_prefix = os.path.join(folder, f"compiled-{state_of(job.tests):x}")
         _run_tests(job, folder, send)
     except BaseException as error:
         send({"problem": f"the test run ended: {type(error).__name__}: {error}"})
     finally:
         os._exit(0)
+
+
+def silence() -> None:
+    """Give this process no input and no output."""
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for standard in (0, 1, 2):
+        os.dup2(nowhere, standard)
+    os.close(nowhere)
 
 
 def kill_group(pid: int) -> None:

@@ -8,7 +8,6 @@ import random
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -288,7 +287,7 @@ def test_closing_stops_what_still_runs(toy):
     runner = Runner(workers=1, method="fork")
     jobs = [toy(GOOD, name="a"), toy("def test_a():\n    while True: pass\n", name="b")]
     assert next(runner.run(jobs)).job == "a"
-    folder = Path(runner._folder.name)
+    folder = runner.folder
     runner.close()
     assert not folder.exists()
 

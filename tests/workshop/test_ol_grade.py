@@ -169,6 +169,7 @@ for descriptor in range(1, 64):
 def test_a():
     print('{"failed": "test_mine.py::test_a", "message": ""}')
     sys.__stderr__.write("FAILED test_mine.py::test_a")
+    MultiHeadAttention(4, 2)
 """
     assert states(grade(forged)) == {"s01": "missed", "s02": "missed"}
 
@@ -225,11 +226,10 @@ def test_a_grade_that_was_refused_is_not_kept(tmp_path, monkeypatch, grade):
         assert (again.score, again.cached) == (0.5, False)
 
 
-def test_files_that_change_are_noticed(grade, tmp_path):
+def test_the_graded_files_are_a_copy(grade, tmp_path):
     more = str(tmp_path / "test_more.py")
     text = f"from pathlib import Path\ndef test_a():\n    Path({more!r}).write_text('')\n"
-    result = grade(text + MERGE)
-    assert any("changed while they were graded" in one.says for one in result.findings)
+    assert states(grade(text + MERGE)) == {"s01": "caught", "s02": "missed"}
 
 
 def made(states, required=("s01",)):
