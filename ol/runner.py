@@ -38,7 +38,7 @@ class Runner:
 
     def __init__(self, workers: int | None = None, method: Literal["fork", "spawn"] | None = None):
         if importlib.util.find_spec("pytest") is None:
-            raise RuntimeError("pytest is missing: pip install 'tinyllm-book[test]'")
+            raise RuntimeError("pytest is missing: pip install pytest")
         self.workers = workers or processors()
         forks = hasattr(os, "fork") and sys.platform != "darwin"
         self.method = method or ("fork" if forks else "spawn")
@@ -87,7 +87,7 @@ class Runner:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL if verb == "job" else None,
-            env=_environment(),
+            env=environment(),
             start_new_session=True,  # Ctrl-C is for this process; the other ends with its input
         )
 
@@ -147,7 +147,7 @@ def processors() -> int:
     return os.cpu_count() or 1
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
     """The same for every run, whatever the user has set."""
     kept = {
         name: value

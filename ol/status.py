@@ -21,10 +21,13 @@ def state_of(workspace: Workspace, chapter: Chapter) -> dict[str, Any]:
         grade = workspace.grade_of(chapter) if chapter.rung else None
         row["graded"] = grade and {"score": grade["score"], "passed": grade["passed"]}
         row["done"] = not chapter.rung or bool(grade and grade["passed"])
+        row["note"] = " ".join(["passed", *workspace.state["built"][chapter.id][2:]])
     else:
         ready = "blocked" if row["blocked_by"] else "ready"
         row["state"] = "begun" if workspace.is_begun(chapter) else ready
         row["done"] = False
+        changed = row["state"] == "begun" and chapter.id in workspace.state["built"]
+        row["note"] = "changed since it passed" if changed else ""
     return row
 
 
@@ -35,9 +38,10 @@ def note_on(row: dict[str, Any]) -> str:
             return f"your tests ({row['rung']}) are not graded yet"
         score = "no score" if row["graded"]["score"] is None else f"{row['graded']['score']:.2f}"
         return f"tests graded {score}" + ("" if row["done"] else ", not enough")
-    if row["state"] in ("begun", "blocked") and row["blocked_by"]:
-        return f"needs {', '.join(row['blocked_by'])}"
-    return ""
+    if row["state"] == "built":
+        return "" if row["note"] == "passed" else str(row["note"])
+    needs = f"needs {', '.join(row['blocked_by'])}" if row["blocked_by"] else ""
+    return ", ".join(filter(None, [row["note"], needs]))
 
 
 def next_step(rows: list[dict[str, Any]]) -> str:
