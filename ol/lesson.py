@@ -229,16 +229,13 @@ def report(
     where = hints.section(chapter, [one["mutant"] for one in given], path, at)
     if verdict.state != "missed":
         lines.append(f"read: {where}")
-    passed = verdict.state == "missed"
-    rows = [state_of(workspace, chapter)]
-    if not passed:
-        detail = "" if verdict.state == "unbuildable" else verdict.detail
-        lines.append(paint(": ".join(filter(None, [f"{chapter.id} {state}", detail])), "red"))
-    else:
-        lines.append(paint(f"{chapter.id} {state}", "green"))
-    step = ""
-    if rows[0]["state"] == "built" and (passed or state == BUT):
-        step = f"ol check {chapter.id}" if not rows[0]["done"] else status(workspace).data["next"]
+    passed = state in (STATES["missed"], BUT)
+    detail = "" if verdict.state == "unbuildable" else verdict.detail
+    words = ": ".join(filter(None, [f"{chapter.id} {state}", detail]))
+    lines.append(paint(words, {BUT: "yellow"}.get(state, "green" if passed else "red")))
+    row, step = state_of(workspace, chapter), ""
+    if row["state"] == "built" and passed:
+        step = f"ol check {chapter.id}" if not row["done"] else status(workspace).data["next"]
         lines.append(f"next: {step}" if step else "every chapter is done")
     data = {
         "chapter": chapter.id,

@@ -33,15 +33,15 @@ def state_of(workspace: Workspace, chapter: Chapter) -> dict[str, Any]:
 
 def note_on(row: dict[str, Any]) -> str:
     """What the map says beside the state."""
-    if row["state"] == "built" and row["rung"]:
-        if row["graded"] is None:
-            return f"your tests ({row['rung']}) are not graded yet"
+    note = "" if row["note"] == "passed" else row["note"]
+    if row["state"] == "built" and row["rung"] and row["graded"] is None:
+        note = ", ".join(filter(None, [note, f"your tests ({row['rung']}) are not graded yet"]))
+    elif row["state"] == "built" and row["rung"]:
         score = "no score" if row["graded"]["score"] is None else f"{row['graded']['score']:.2f}"
-        return f"tests graded {score}" + ("" if row["done"] else ", not enough")
-    if row["state"] == "built":
-        return "" if row["note"] == "passed" else str(row["note"])
+        enough = "" if row["done"] else ", not enough"
+        note = ", ".join(filter(None, [note, f"tests graded {score}{enough}"]))
     needs = f"needs {', '.join(row['blocked_by'])}" if row["blocked_by"] else ""
-    return ", ".join(filter(None, [row["note"], needs]))
+    return ", ".join(filter(None, [note, needs]))
 
 
 def next_step(rows: list[dict[str, Any]]) -> str:

@@ -138,4 +138,4 @@ class MultiHeadAttention(Module):
         self.load_state_dict(state)
 
     def extra_repr(self) -> str:
-        return f"{self.d_model}, {self.n_heads} heads"
+        return f"{self.d_model}, {self.n_heads} heads, dropout {self.dropout}"
