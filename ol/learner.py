@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -71,9 +72,7 @@ def _send(row: Mapping[str, Any]) -> None:
 
 def _limit(gibibytes: int) -> None:
     """Memory for this process and its children, where the system can limit it."""
-    try:
+    with contextlib.suppress(ImportError, ValueError, OSError):
         import resource
 
         resource.setrlimit(resource.RLIMIT_DATA, (gibibytes << 30, gibibytes << 30))
-    except (ImportError, ValueError, OSError):
-        return

@@ -133,7 +133,7 @@ def test_every_cut_is_noticed(tmp_path):
     data = hand_bytes(path)
     for length in range(len(data)):
         path.write_bytes(data[:length])
-        with pytest.raises(CheckpointError):
+        with pytest.raises(CheckpointError, match=r"x\.safetensors"):
             read_safetensors(path)
     path.write_bytes(data + b"\0")
     with pytest.raises(CheckpointError):
@@ -151,7 +151,7 @@ def test_every_flipped_bit_is_noticed(tmp_path):
     for at in range(len(data)):
         for flip in (*(1 << bit for bit in range(8)), 0xFF):
             path.write_bytes(data[:at] + bytes([data[at] ^ flip]) + data[at + 1 :])
-            with pytest.raises(CheckpointError):
+            with pytest.raises(CheckpointError, match=r"x\.safetensors"):
                 read_safetensors(path)
 
 
@@ -227,7 +227,7 @@ FAULTY = {
 def test_faulty_headers(name, tmp_path):
     path = tmp_path / "x.safetensors"
     path.write_bytes(FAULTY[name])
-    with pytest.raises(CheckpointError):
+    with pytest.raises(CheckpointError, match=r"x\.safetensors"):
         read_safetensors(path)
 
 

@@ -565,11 +565,12 @@ def test_checkpoint_faults(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "sizes", [{}, SMALL, {"d_model": 6, "n_heads": 3, "n_layers": 3, "d_ff": 5}]
 )
-def test_parameters_are_counted_before_they_are_made(sizes, tmp_path):
+def test_parameters_are_counted_before_they_are_made(sizes, tmp_path, monkeypatch):
     settings, path = Settings(**sizes), tmp_path / "c.safetensors"
     n = sum(p.size for p in Adder(settings).parameters())
     texts = {"format": addition.FORMAT, "settings": json.dumps(asdict(settings))}
     write_safetensors(path, {"model/x": np.zeros(n // 2 - 1)}, texts)
+    monkeypatch.setattr(addition, "Adder", None)  # none is made
     with pytest.raises(CheckpointError):
         load_model(path)
 
