@@ -280,6 +280,26 @@ def test_a_stub_has_no_grade_and_own_tests_come_first(ol):
     assert "assert 1 == 2" in data["refused"]
 
 
+@pytest.mark.slow
+def test_passed_but_for_memory(ol):
+    ol("start", "L5.3", "--ref-deps")
+    right = find("L5.3").reference.read_text(encoding="utf-8")
+    head, _, rest = right.partition(
+        "        allowed = self._checked(x_q, x_kv, mask)\n        layers"
+    )
+    naive = f"{head}        return self.attend(x_q, x_kv, mask)[0]\n\n    def _checked"
+    naive += rest.partition("    def _checked")[2]
+    (ol.root / "python/tinyllm/xfmr/mha.py").write_text(naive, encoding="utf-8")
+    status, data = ol("tests", "L5.3")
+    assert (status, data["state"]) == (0, "passed but for memory")
+    assert [failure["test"] for failure in data["failures"]] == [
+        "test_long_sequence_in_little_memory"
+    ]
+    assert "memory: within 4 GiB and 60 s a test" in data["output"]
+    row = next(row for row in ol("status")[1]["chapters"] if row["id"] == "L5.3")
+    assert (row["state"], row["note"]) == ("built", "passed but for memory")
+
+
 def test_doctor(ol):
     status, text = ol("doctor", plain=True)
     assert status == 0
