@@ -222,29 +222,11 @@ def is_promised(source: str, made: Candidate, left_out: set[str]) -> bool:
     return True
 
 
-class _Lenient(ast.NodeTransformer):
-    """Takes the checks of messages out of tests."""
-
-    def __init__(self, beyond: set[str]):
-        self.beyond = beyond
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        self.generic_visit(node)
-        if ast.unparse(node.func) == "pytest.raises":
-            node.keywords = [k for k in node.keywords if k.arg != "match"]
-        return node
-
-    def visit_Assert(self, node: ast.Assert) -> ast.AST:
-        return ast.Pass() if "error.value" in ast.unparse(node) else node
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST | None:
-        self.generic_visit(node)
-        return None if node.name in self.beyond else node
-
-
 def lenient(tests: str, beyond: set[str]) -> str:
-    """The course's tests without checks of words, and without some tests."""
-    return ast.unparse(_Lenient(beyond).visit(ast.parse(tests))) + "\n"
+    """The course's tests without some of them."""
+    tree = ast.parse(tests)
+    tree.body = [node for node in tree.body if getattr(node, "name", "") not in beyond]
+    return ast.unparse(tree) + "\n"
 
 
 def lenient_tests(chapter: Chapter, beyond: set[str], folder: Path) -> Path:

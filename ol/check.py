@@ -3,21 +3,25 @@
 
 from __future__ import annotations
 
-from ol import grade, lesson, report
+from ol import grade, hints, lesson, report
 from ol.mutants import demand, graded_mutants
 from ol.registry import Answer, Chapter, Refusal
-from ol.workspace import Workspace
+from ol.stubs import stub
+from ol.workspace import Workspace, digest, text_of
 
 
-def check(workspace: Workspace, chapter: Chapter, ref_deps: bool, verify: bool) -> Answer:
+def check(
+    workspace: Workspace, chapter: Chapter, ref_deps: bool, quiet: bool, verify: bool
+) -> Answer:
     """The course's tests, then the grade, worked out again to verify it; status 0 if both pass."""
-    answer = lesson.run(workspace, chapter, ref_deps)
+    answer = lesson.run(workspace, chapter, ref_deps, lesson.How(quiet=quiet))
     data = {"chapter": chapter.id, "tests": answer.data, "grade": None}
     if answer.status:
         return Answer(1, answer.lines, data)
     if not chapter.rung:
         words = f"{chapter.id} has no graded tests: it is done"
         return Answer(0, [*answer.lines, words], data)
+    require_own(workspace, chapter, ref_deps)
     found = grade.grade(workspace, chapter, verify)
     data["grade"] = found.data()
     return Answer(0 if found.passed else 1, [*answer.lines, "", *report.short(found)], data)
@@ -26,9 +30,27 @@ def check(workspace: Workspace, chapter: Chapter, ref_deps: bool, verify: bool) 
 def mutate(workspace: Workspace, chapter: Chapter, ref_deps: bool, fresh: bool) -> Answer:
     """The grade in full."""
     demand(chapter)
-    lesson.require_needs(workspace, chapter, ref_deps)
+    require_own(workspace, chapter, ref_deps)
     result = grade.grade(workspace, chapter, fresh)
     return Answer(0 if result.passed else 1, report.full(result), result.data())
+
+
+def require_own(workspace: Workspace, chapter: Chapter, ref_deps: bool) -> None:
+    """Refusal unless the learner's tests pass on the learner's own module, or are none."""
+    found, tests = lesson.sources(workspace, chapter, ref_deps), workspace.tests(chapter)
+    module, again = found.own[chapter.id], f"then ol mutate {chapter.id}"
+    if tests is None or not tests.is_dir():
+        return
+    if text_of(module) == stub(chapter):
+        raise Refusal(f"{workspace.shown(module)} is still the stub: fill it in, {again}")
+    tried = digest([*found.own.values(), tests])
+    if workspace.state["tried"].get(chapter.id) == tried:
+        return
+    verdict, text = lesson.pytest(chapter.id, tests, found, lesson.How(quiet=True), "your tests")
+    if verdict.failed or verdict.state == "unbuildable":
+        words = f"no grade: your tests fail on your own module. Mend one of the two, {again}"
+        raise Refusal(f"{words}\n{text}", failed=verdict.failed)
+    workspace.put("tried", chapter.id, tried)
 
 
 def hint(workspace: Workspace, chapter: Chapter, name: str) -> Answer:
@@ -37,12 +59,7 @@ def hint(workspace: Workspace, chapter: Chapter, name: str) -> Answer:
     if name not in found:
         raise Refusal(f"{chapter.id} has no mutant {name!r}. It has {', '.join(found)}", 2)
     mutant = found[name]
-    given = dict(workspace.state["hints"].get(chapter.id, {}))
-    level = given[name] = min(3, int(given.get(name, 0)) + 1)
-    workspace.put("hints", chapter.id, given)
-    lines = [f"{name}: {mutant.facts['hint']}"]
-    if level > 1:
-        lines.append(f"shown by: {mutant.facts['witness']}")
+    level, lines = hints.step(workspace, chapter, name, mutant.facts, 3)
     if level > 2:
         lines += mutant.diff()
     left = f"{3 - level} more to come" if level < 3 else "that is all"

@@ -19,7 +19,7 @@ from ol.workspace import Workspace
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Carry out a command line; the exit status."""
-    options = parser().parse_args(arguments)
+    options = parse(sys.argv[1:] if arguments is None else arguments)
     for name in ("SIGTERM", "SIGHUP"):  # they end a command as Ctrl-C does: it tidies up first
         kind = getattr(signal, name, signal.SIGTERM)
         if signal.getsignal(kind) is signal.SIG_DFL and current_thread() is main_thread():
@@ -42,18 +42,36 @@ def _leave(number: int, _: object) -> None:
     raise SystemExit(128 + number)
 
 
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; `command` is what stands after --."""
+    words = ["run", "--", *words] if words[:1] == ["python"] else [*words, "--"]
+    at = words.index("--")
+    command = words[at + 1 :] if words[-1] != "--" else words[at + 1 : -1]
+    return parser().parse_args(words[:at], argparse.Namespace(command=command))
+
+
 EXAMPLES = """\
 examples:
   ol                         the map, and the next step
   ol start L5.3              a stub and a test file
   ol start L5.3 --ref-deps   the same, and what is not built is taken from the book from now on
-  ol tests L5.3 --watch      the course's tests, again at each save
+  ol tests L5.3 --watch      the course's tests, again at each save; in the chapter's folder without L5.3
+  ol tests -x -k mask        the first that fails, of those with mask in their names
+  ol run L5.3 -- python x.py your modules, and the book's for the rest; also ol python x.py, and pytest
   ol check L5.3              the course's tests, then the grade of yours
   ol mutate L5.3 --hint s05  a little more about one mistake that your tests do not see
   ol diff L5.3               your module beside the book's
+  ol doctor                  what is installed, what is missing
 
 exit status: 0 done, 1 not yet, 2 wrong use
 """
+
+
+PYTEST = {  # what is handed on to pytest
+    "-x": "end at the first test that fails",
+    "-v": "a line for each test",
+    "--pdb": "the debugger where a test fails",
+}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -63,7 +81,7 @@ def parser() -> argparse.ArgumentParser:
     said = "take the book's chapters where yours are not built"
     deps.add_argument("--ref-deps", action="store_true", help=said)
     chapter = argparse.ArgumentParser(add_help=False)
-    chapter.add_argument("chapter", help="L5.3, for example")
+    chapter.add_argument("chapter", nargs="?", help="L5.3, for example; needless in its folder")
 
     top = argparse.ArgumentParser(
         "ol",
@@ -81,11 +99,20 @@ def parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
+    _verbs(verb, chapter, deps)
+    return top
+
+
+def _verbs(verb: Callable[..., argparse.ArgumentParser], chapter: Any, deps: Any) -> None:
     verb("status", _status, "the map: what is built, begun, ready, blocked; the next step")
-    start = verb("start", _start, "a stub and a test file; never over your work", chapter, deps)
+    start = verb("start", _start, "a stub and a test file; never over your work", deps)
+    start.add_argument("chapter", help="L5.3, for example")
     start.add_argument("--reset", action="store_true", help="begin again; the old files are kept")
     tests = verb("tests", _tests, "the course's tests against your module", chapter, deps)
     tests.add_argument("--watch", action="store_true", help="run again at each save")
+    tests.add_argument("-k", metavar="WORDS", help="only tests with these in their names")
+    for option, said in PYTEST.items():
+        tests.add_argument(option, action="store_true", help=said)
     check = verb("check", _check, "the course's tests, then the grade of yours", chapter, deps)
     check.add_argument("--verify", action="store_true", help="take no grade that was kept")
     mutate = verb("mutate", _mutate, "the grade of your tests in full", chapter, deps)
@@ -93,8 +120,10 @@ def parser() -> argparse.ArgumentParser:
     mutate.add_argument("--fresh", action="store_true", help="run it even if nothing has changed")
     diff = verb("diff", _diff, "your module beside the book's, after passing", chapter)
     diff.add_argument("--spoil", action="store_true", help="before passing, too")
+    verb("run", _run, "a command with your modules: ol run L5.3 -- python x.py", chapter)
+    verb("python", _run, "short for ol run -- python")
+    verb("doctor", _doctor, "what is installed, what is missing")
     _for_teachers(verb)
-    return top
 
 
 def _common(**default: Any) -> argparse.ArgumentParser:
@@ -108,8 +137,14 @@ def _common(**default: Any) -> argparse.ArgumentParser:
 
 
 def _workspace(options: argparse.Namespace) -> tuple[Workspace, Chapter]:
-    chapter = find(options.chapter)
-    return Workspace.around(options.workspace), chapter
+    workspace = Workspace.around(options.workspace)
+    if options.chapter is not None:
+        return workspace, find(options.chapter)
+    found = workspace.here(Path.cwd())
+    if len(found) != 1:
+        names = " or ".join(chapter.id for chapter in found) or "this is no chapter's folder"
+        raise Refusal(f"which chapter? {names}", 2)
+    return workspace, found[0]
 
 
 def _status(options: argparse.Namespace) -> Answer:
@@ -127,16 +162,17 @@ def _start(options: argparse.Namespace) -> Answer:
 def _tests(options: argparse.Namespace) -> Answer:
     from ol import lesson
 
-    workspace, chapter = _workspace(options)
-    if options.watch:
-        return lesson.watched(workspace, chapter, options.ref_deps, options.json)
-    return lesson.run(workspace, chapter, options.ref_deps)
+    words = [word for word in PYTEST if getattr(options, word.strip("-"))]
+    words += ["-k", options.k] if options.k else []
+    how = lesson.How((*words, *options.command), options.json)
+    run = lesson.watched if options.watch else lesson.run
+    return run(*_workspace(options), options.ref_deps, how)
 
 
 def _check(options: argparse.Namespace) -> Answer:
     from ol.check import check
 
-    return check(*_workspace(options), options.ref_deps, options.verify)
+    return check(*_workspace(options), options.ref_deps, options.json, options.verify)
 
 
 def _mutate(options: argparse.Namespace) -> Answer:
@@ -152,6 +188,23 @@ def _diff(options: argparse.Namespace) -> Answer:
     from ol.compare import diff
 
     return diff(*_workspace(options), options.spoil)
+
+
+def _run(options: argparse.Namespace) -> Answer:
+    from ol import overlay
+
+    if not options.command:
+        raise Refusal("which command? ol run L5.3 -- python x.py", 2)
+    workspace = Workspace.around(options.workspace)
+    here = [find(options.chapter)] if options.chapter else workspace.here(Path.cwd())
+    own = workspace.own(here[0] if len(here) == 1 else None)
+    raise SystemExit(overlay.run(options.command, own))
+
+
+def _doctor(options: argparse.Namespace) -> Answer:
+    from ol.doctor import doctor
+
+    return doctor(Workspace.around(options.workspace))
 
 
 def _for_teachers(verb: Callable[..., argparse.ArgumentParser]) -> None:

@@ -78,6 +78,12 @@ class Chapter:
         return ROOT / path if (ROOT / path).exists() else COURSE / path
 
     @property
+    def page(self) -> str:
+        """The chapter itself, from the book's folder on: 5-transformer/L5.3-multi-head-attention.md."""
+        first = self.reference.read_text(encoding="utf-8").partition("\n")[0]
+        return first.partition(" from book/")[2].partition(" and ")[0]
+
+    @property
     def files(self) -> list[str]:
         """The learner's files, from the workspace: the module, and the folder of tests if graded."""
         return list(self.facts["learner_files"])

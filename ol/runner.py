@@ -60,7 +60,7 @@ class Runner:
         watch: Callable[[int], str] = lambda _: "",
     ):
         if importlib.util.find_spec("pytest") is None:
-            raise RuntimeError("pytest is missing: pip install 'tinyllm-book[test]'")
+            raise RuntimeError("pytest is missing: pip install pytest")
         self.workers = workers or cores()
         forks = hasattr(os, "fork") and sys.platform != "darwin"
         self.method = method or ("fork" if forks else "spawn")
@@ -150,10 +150,7 @@ class Runner:
     def _environment(self) -> dict[str, str]:
         """The same for every run, whatever the user has set; in a sandbox there is nothing else."""
         if not self.limits:
-            theirs = {
-                n: v for n, v in os.environ.items() if not n.startswith(("PYTHONW", "PYTEST_"))
-            }
-            return {**theirs, **_SETTINGS, "PYTHONPATH": str(ROOT)}
+            return environment()
         here = "/scratch" if self.sandbox == "bubblewrap" else str(self.folder)
         places = {"HOME": here, "TMPDIR": here, "PYTHONPATH": str(self.folder), "PATH": os.defpath}
         return {"SYSTEMROOT": os.environ.get("SYSTEMROOT", ""), **_SETTINGS, **places}
@@ -202,6 +199,12 @@ class Runner:
         if why:
             raise Stopped(why)
         return _read(job, token, report, status, time.monotonic() - begun)
+
+
+def environment() -> dict[str, str]:
+    """The same for every run, whatever the user has set."""
+    theirs = {n: v for n, v in os.environ.items() if not n.startswith(("PYTHONW", "PYTEST_"))}
+    return {**theirs, **_SETTINGS, "PYTHONPATH": str(ROOT)}
 
 
 def _facts(number: int, job: Job, **more: Any) -> str:

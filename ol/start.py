@@ -10,6 +10,12 @@ from ol.registry import Answer, Chapter
 from ol.stubs import rungs_up_to, stub, test_stub
 from ol.workspace import Workspace, write
 
+SETTINGS = """\
+# Written by `ol start`: with this, pytest tests your modules, and takes the book's for the rest.
+[pytest]
+addopts = -p ol.learner --import-mode=importlib
+"""
+
 
 def start(workspace: Workspace, chapter: Chapter, ref_deps: bool, reset: bool) -> Answer:
     """Write the stub and the test file where there is none."""
@@ -34,6 +40,8 @@ def start(workspace: Workspace, chapter: Chapter, ref_deps: bool, reset: bool) -
     if reset:
         workspace.put("built", chapter.id, None)
     workspace.save()
+    if not (settings := workspace.root / "pytest.ini").exists():
+        write(settings, SETTINGS)
     borrowed, words = _what_is_missing(workspace, chapter)
     lines += words
     lines.append(f"course tests: {chapter.course_tests}")

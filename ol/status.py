@@ -21,23 +21,27 @@ def state_of(workspace: Workspace, chapter: Chapter) -> dict[str, Any]:
         grade = workspace.grade_of(chapter) if chapter.rung else None
         row["graded"] = grade and {"score": grade["score"], "passed": grade["passed"]}
         row["done"] = not chapter.rung or bool(grade and grade["passed"])
+        row["note"] = " ".join(["passed", *workspace.state["built"][chapter.id][2:]])
     else:
         ready = "blocked" if row["blocked_by"] else "ready"
         row["state"] = "begun" if workspace.is_begun(chapter) else ready
         row["done"] = False
+        changed = row["state"] == "begun" and chapter.id in workspace.state["built"]
+        row["note"] = "changed since it passed" if changed else ""
     return row
 
 
 def note_on(row: dict[str, Any]) -> str:
     """What the map says beside the state."""
-    if row["state"] == "built" and row["rung"]:
-        if row["graded"] is None:
-            return f"your tests ({row['rung']}) are not graded yet"
+    note = "" if row["note"] == "passed" else row["note"]
+    if row["state"] == "built" and row["rung"] and row["graded"] is None:
+        note = ", ".join(filter(None, [note, f"your tests ({row['rung']}) are not graded yet"]))
+    elif row["state"] == "built" and row["rung"]:
         score = "no score" if row["graded"]["score"] is None else f"{row['graded']['score']:.2f}"
-        return f"tests graded {score}" + ("" if row["done"] else ", not enough")
-    if row["state"] in ("begun", "blocked") and row["blocked_by"]:
-        return f"needs {', '.join(row['blocked_by'])}"
-    return ""
+        enough = "" if row["done"] else ", not enough"
+        note = ", ".join(filter(None, [note, f"tests graded {score}{enough}"]))
+    needs = f"needs {', '.join(row['blocked_by'])}" if row["blocked_by"] else ""
+    return ", ".join(filter(None, [note, needs]))
 
 
 def next_step(rows: list[dict[str, Any]]) -> str:

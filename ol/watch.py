@@ -13,20 +13,28 @@ from pathlib import Path
 from typing import TextIO
 
 
-def watch(paths: Sequence[Path], run: Callable[[], None], out: TextIO) -> None:
-    """Call `run` now, and again whenever one of the files changes; until `q`. `out` is told."""
+def watch(paths: Sequence[Path], run: Callable[[Callable[[], bool]], None], out: TextIO) -> None:
+    """Call `run` now, and again whenever one of the files changes; until `q`. `out` is told.
+
+    `run` is given a function that says whether it is wanted no more.
+    """
+    seen, key = state(paths), ""
     with _keys() as keys:
-        while True:
+
+        def over() -> bool:
+            nonlocal key
+            with contextlib.suppress(queue.Empty):
+                key = keys.get_nowait()
+            return key in ("r", "q") or state(paths) != seen
+
+        while key != "q":
             seen, key = state(paths), ""
-            run()
+            run(over)
             print(
                 f"watching {', '.join(map(str, paths))}; r runs again, q ends", file=out, flush=True
             )
-            while key not in ("r", "q") and state(paths) == seen:
-                with contextlib.suppress(queue.Empty):
-                    key = keys.get(timeout=0.2)
-            if key == "q":
-                return
+            while not over():
+                time.sleep(0.2)
             time.sleep(0.1)
 
 

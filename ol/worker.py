@@ -53,7 +53,7 @@ class _Replaced(MetaPathFinder, Loader):
 Send = Callable[[Mapping[str, Any]], None]
 
 
-class _Reporter:
+class Reporter:
     """A pytest plugin that chooses the tests, and sends what comes of them."""
 
     def __init__(self, job: Job, send: Send):
@@ -104,6 +104,7 @@ PYTEST_INI = """\
 filterwarnings = error
 xfail_strict = true
 markers =
+    memory
     slow
     browser
 """
@@ -141,7 +142,7 @@ def _run_tests(job: Job, folder: str, send: Send) -> None:
         send({"unbuildable": f"{type(error).__name__}: {error}"})
         return
     pytest = importlib.import_module("pytest")
-    send({"end": int(pytest.main(pytest_arguments(job, folder), plugins=[_Reporter(job, send)]))})
+    send({"end": int(pytest.main(pytest_arguments(job, folder), plugins=[Reporter(job, send)]))})
 
 
 def _limit(seconds: float) -> None:

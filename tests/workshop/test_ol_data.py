@@ -140,14 +140,8 @@ def test_what_no_contract_promises_is_left_out():
     assert promised("if q is None", "if q is not None")
 
 
-def test_lenient_tests_do_not_read_words():
-    text = (
-        "def test_a():\n    with pytest.raises(ValueError, match='x') as error:\n        f()\n"
-        "    assert 'x' in str(error.value)\n    assert f()\ndef test_b(): pass\n"
-    )
-    found = lenient(text, {"test_b"})
-    assert "pytest.raises(ValueError)" in found
-    assert "error.value" not in found
+def test_lenient_tests_leave_some_out():
+    found = lenient("def test_a():\n    assert f()\ndef test_b(): pass\n", {"test_b"})
     assert "assert f()" in found
     assert "test_b" not in found
 

@@ -10,7 +10,7 @@ import types
 
 import pytest
 
-from ol import cli, registry, stubs
+from ol import cli, doctor, lesson, registry, stubs
 from ol.registry import ROOT, Refusal, chapters, closure, find
 from ol.workspace import Workspace, digest
 
@@ -120,7 +120,7 @@ def test_damaged_state_is_told(tmp_path, text):
 def test_what_makes_no_sense_in_the_state_is_forgotten(tmp_path, text):
     (tmp_path / ".ol").mkdir()
     (tmp_path / ".ol" / "state.json").write_text(text)
-    empty = {"ref_deps": False, "built": {}, "graded": {}, "hints": {}}
+    empty = {"ref_deps": False, "built": {}, "graded": {}, "hints": {}, "tried": {}}
     assert Workspace(tmp_path).state == empty
 
 
@@ -224,7 +224,9 @@ def test_ref_deps_is_remembered_and_shown(ol):
 
 def test_wrong_use_is_status_2(ol, capsys):
     assert ol("tests", "L9.9")[0] == 2
-    for words in (["paint"], ["tests"], ["mutate", "L5.3", "--paint"]):
+    assert "which chapter? this is no chapter's folder" in ol("tests")[1]
+    assert "which command?" in ol("run", "L5.2")[1]
+    for words in (["paint"], ["start"], ["mutate", "L5.3", "--paint"]):
         with pytest.raises(SystemExit) as error:
             cli.main(words)
         assert error.value.code == 2
@@ -289,6 +291,35 @@ def test_nothing_to_test_is_said(ol):
     (ol.root / "python/tests/l5-3-mha/test_mha.py").unlink()
     (ol.root / "python/tests/l5-3-mha").rmdir()
     assert "there are no tests of yours" in ol("mutate", "L5.3")[1]
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        (["torch"], "L5.1's tests compare with torch: pip install torch"),
+        (["threadpoolctl"], "L5.1's tests use threadpoolctl: pip install threadpoolctl"),
+        (["pytest", "torch"], "use pytest and compare with torch: pip install pytest torch"),
+    ],
+)
+def test_a_library_that_is_missing_is_named(ol, monkeypatch, missing, said):
+    ol("start", "L5.1", "--ref-deps")
+    find = lesson.importlib.util.find_spec
+    monkeypatch.setattr(
+        lesson.importlib.util, "find_spec", lambda name: None if name in missing else find(name)
+    )
+    status, text = ol("tests", "L5.1")
+    assert status == 1
+    assert said in text
+
+
+def test_a_grade_needs_pytest(ol, monkeypatch):
+    def version(name):
+        raise doctor.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    status, text = ol("doctor")
+    assert status == 1
+    assert "pip install pytest: ol tests, ol mutate" in text
 
 
 def test_diff_is_not_a_spoiler(ol):

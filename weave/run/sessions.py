@@ -55,7 +55,7 @@ def _session(text: str, files: str, workspace: Path, home: Path) -> str:
     return "\n".join(lines)
 
 
-_SECONDS = re.compile(r" ( *)\d+\.\d+ s\b")  # in a column behind more than one space
+_SECONDS = re.compile(r" ( *)\d+\.\d+ ?s\b")  # in a column behind more than one space
 _CUT = re.compile(r"\s*\|\s*(head|tail)\s+-(\d+)\s*$")
 
 

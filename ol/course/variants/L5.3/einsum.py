@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from tinyllm.autograd import record
 from tinyllm.nn import Linear, Module
 from tinyllm.num.pcg32 import PCG32, default_generator
-from tinyllm.tensor import Tensor
+from tinyllm.tensor import Tensor, where
 from tinyllm.xfmr.attention import bool_mask, masked_softmax
 
 __all__ = ["MultiHeadAttention"]
@@ -67,15 +67,27 @@ class MultiHeadAttention(Module):
         self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None
     ) -> tuple[Tensor, Tensor]:
         allowed = self.checked(x_q, x_kv, mask)
+        x_q, x_kv, fine, spoiled = self.cleaned(x_q, x_kv, allowed)
         q = self.head_view(self.q_proj(x_q)) * self.scale  # before the product, not after it
-        k, v = self.head_view(self.k_proj(x_kv)), self.head_view(self.v_proj(x_kv))
+        k, v = (self.head_view(where(fine, of(x_kv), 0)) for of in (self.k_proj, self.v_proj))
         weights = masked_softmax(contract("bqhc,bkhc->bhqk", q, k), allowed)  # [B, H, Tq, Tk]
         read = contract("bhqk,bkhc->bqhc", self.dropped(weights), v)  # [B, Tq, H, dh]
-        out: Tensor = self.out_proj(read.reshape(*x_q.shape))
+        out: Tensor = where(spoiled, np.nan, self.out_proj(read.reshape(*x_q.shape)))
         return out, weights
 
     def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
         return self.attend(x_q, x_kv, mask)[0]
+
+    def cleaned(
+        self, x_q: Tensor, x_kv: Tensor, allowed: NDArray[np.bool_] | None
+    ) -> tuple[Tensor, Tensor, NDArray[np.bool_], NDArray[np.bool_]]:
+        """Both inputs without what nobody reads; which keys are finite, which outputs cannot be."""
+        whole = (x_q.shape[0], self.n_heads, x_q.shape[1], x_kv.shape[1])
+        seen = np.broadcast_to(np.True_ if allowed is None else allowed, whole)
+        x_kv = where(np.logical_or.reduce(seen, (1, 2))[..., None], x_kv, 0)
+        fine_q, fine = (np.logical_and.reduce(np.isfinite(x.data), -1) for x in (x_q, x_kv))
+        spoiled = ~fine_q | np.logical_or.reduce(seen & ~fine[:, None, None], (1, 3))
+        return where(fine_q[..., None], x_q, 0), x_kv, fine[..., None], spoiled[..., None]
 
     def dropped(self, weights: Tensor) -> Tensor:
         """The weights after dropout: some 0, the others larger."""
@@ -138,4 +150,4 @@ class MultiHeadAttention(Module):
         self.load_state_dict(state)
 
     def extra_repr(self) -> str:
-        return f"{self.d_model}, {self.n_heads} heads"
+        return f"{self.d_model}, {self.n_heads} heads, dropout {self.dropout}"

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tinyllm.nn import Linear, Module
 from tinyllm.num.pcg32 import PCG32, default_generator
-from tinyllm.tensor import Tensor, concatenate, stack
+from tinyllm.tensor import Tensor, concatenate, stack, where
 from tinyllm.xfmr.attention import bool_mask, scaled_dot_product_attention
 
 __all__ = ["MultiHeadAttention"]
@@ -51,7 +51,9 @@ class MultiHeadAttention(Module):
         whole = (x_q.shape[0], self.n_heads, x_q.shape[1], x_kv.shape[1])
         if allowed is not None:
             allowed = np.broadcast_to(allowed, whole)
-        v, k, q = self.v_proj(x_kv), self.k_proj(x_kv), self.q_proj(x_q)
+        x_q, x_kv, fine, spoiled = self.cleaned(x_q, x_kv, allowed)
+        v, k = (where(fine, of(x_kv), 0) for of in (self.v_proj, self.k_proj))
+        q = self.q_proj(x_q)
         weights = []
         for h in range(self.n_heads):
             own = slice(h * self.d_head, (h + 1) * self.d_head)
@@ -64,10 +66,21 @@ class MultiHeadAttention(Module):
             kept[:, h] @ v[..., h * self.d_head : (h + 1) * self.d_head]  # [B, Tq, dh]
             for h in range(self.n_heads)
         ]
-        return self.out_proj(concatenate(read, -1)), together
+        return where(spoiled, np.nan, self.out_proj(concatenate(read, -1))), together
 
     def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
         return self.attend(x_q, x_kv, mask)[0]
+
+    def cleaned(
+        self, x_q: Tensor, x_kv: Tensor, allowed: NDArray[np.bool_] | None
+    ) -> tuple[Tensor, Tensor, NDArray[np.bool_], NDArray[np.bool_]]:
+        """Both inputs without what nobody reads; which keys are finite, which outputs cannot be."""
+        whole = (x_q.shape[0], self.n_heads, x_q.shape[1], x_kv.shape[1])
+        seen = np.broadcast_to(np.True_ if allowed is None else allowed, whole)
+        x_kv = where(np.logical_or.reduce(seen, (1, 2))[..., None], x_kv, 0)
+        fine_q, fine = (np.logical_and.reduce(np.isfinite(x.data), -1) for x in (x_q, x_kv))
+        spoiled = ~fine_q | np.logical_or.reduce(seen & ~fine[:, None, None], (1, 3))
+        return where(fine_q[..., None], x_q, 0), x_kv, fine[..., None], spoiled[..., None]
 
     def dropped(self, weights: Tensor) -> Tensor:
         """The weights after dropout: some 0, the others larger."""
@@ -130,4 +143,4 @@ class MultiHeadAttention(Module):
         self.load_state_dict(state)
 
     def extra_repr(self) -> str:
-        return f"{self.d_model}, {self.n_heads} heads"
+        return f"{self.d_model}, {self.n_heads} heads, dropout {self.dropout}"
