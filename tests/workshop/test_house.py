@@ -10,7 +10,7 @@ import pytest
 from weave.model.imports import ROOMS, imports, modules, room_of
 
 ROOT = Path(__file__).resolve().parents[2]
-BUDGET = {"literate": 2600, "weave": 4200, "ol": 3600}  # lines that are not blank
+BUDGET = {"literate": 2600, "weave": 4200, "ol": 3850}  # lines that are not blank
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 60
 STILL_TOO_LONG = {  # take a name out when it is short enough; put none in
     "literate.command.parse_arguments",
