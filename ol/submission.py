@@ -167,10 +167,14 @@ def graded(order: dict[str, Any], folder: Path, runner: Runner) -> dict[str, Any
 
     if order["module"] is not None:
         verdict = course(base64.b64decode(order["module"]).decode("utf-8", "replace"))
-        count = len(verdict.passed) + len(verdict.failed)
-        if verdict.detail and count:
-            count = max(count, len(course(chapter.reference.read_text("utf-8")).passed))
-        answer["module"] = asdict(verdict) | {"count": count}
+        known = {*verdict.passed, *verdict.failed}
+        if known and (verdict.failed or verdict.detail):
+            known = {*course(chapter.reference.read_text("utf-8")).passed}
+        messages = {test: said for test, said in verdict.messages.items() if test in known}
+        passed = [test for test in verdict.passed if test in known]
+        good = not (verdict.detail or messages) and passed
+        facts = {"state": "missed" if good else verdict.state, "messages": messages}
+        answer["module"] = facts | {"passed": passed, "count": len(known), "detail": verdict.detail}
     if order["files"] is not None:
         answer["grade"] = asdict(grade_tests(chapter, folder, runner))
     return answer
