@@ -62,14 +62,12 @@ def check(folder: Path, allowed: Collection[str] = ()) -> list[Finding]:
         if not python or file.name == "conftest.py":
             found.append(Finding(name, "is no file of tests: it is not there when they are graded"))
             continue
-        try:
-            tree = ast.parse(file.read_bytes(), name)
-        except (OSError, SyntaxError, ValueError, RecursionError) as error:
-            place = f"{name}:{getattr(error, 'lineno', 1) or 1}"
-            found.append(Finding(place, f"cannot be read: {error}"))
-            continue
         reader = _Reader(name)
-        reader.visit(tree)
+        try:
+            reader.visit(ast.parse(file.read_bytes(), name))
+        except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            place = f"{name}:{getattr(error, 'lineno', 1) or 1}"
+            found.append(Finding(place, f"cannot be read: {str(error) or 'too deep'}"))
         found += reader.findings
     return found
 

@@ -69,7 +69,7 @@ class Runner:
         self.limits |= {"apart": walls, "user": bubblewrap.user()} if limits else {}
         self._kept = tempfile.TemporaryDirectory(prefix="ol-runner-", ignore_cleanup_errors=True)
         self.folder = Path(self._kept.name)
-        self.folder.chmod(0o755)  # another user may have to read it
+        self.folder.chmod(0o711 if walls else 0o700)  # another user may have to pass
         (self.folder / "pytest.ini").write_text(PYTEST_INI, encoding="utf-8")
         bubblewrap.copy_tool(self.folder)
         self._server: tuple[subprocess.Popen[bytes], socket.socket, tuple[str, ...]] | None = None

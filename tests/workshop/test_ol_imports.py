@@ -60,6 +60,9 @@ BAD = [
     ("try: 1 / 0\nexcept Exception as e: e.__traceback__.tb_frame.f_back", "uses f_back"),
     ("def test_(:", "cannot be read"),
     ("\0", "cannot be read"),
+    ("-" * 100_000 + "1", "cannot be read"),
+    ("a" + ".b" * 900, "cannot be read"),
+    ("a" + ".b" * 9_000, "cannot be read"),
 ]
 
 

@@ -161,7 +161,8 @@ def test_a():
 """
     )
     with Runner(workers=2, limits=Limits()) as runner:
-        path = runner.folder / "test_a.py"
+        path = runner.folder / "tests" / "test_a.py"
+        path.parent.mkdir()
         path.write_text(text)
         verdicts = list(runner.run([Job(name, (str(path),)) for name in "ab"]))
     assert [one.state for one in verdicts] == ["missed"] * 2, verdicts
