@@ -83,7 +83,7 @@ def read(places: list[Path], chapter: Chapter) -> dict[str, Any]:
             text = _text(path, found[path], left)
             left, texts[path] = left - len(text), base64.b64encode(text).decode()
     if not texts:
-        raise ValueError(f"neither {' nor '.join(chapter.files)} is in it")
+        raise ValueError(f"neither {' nor '.join(chapter.files)} is in it (links are not followed)")
     files = {path.relative_to(home or "").as_posix(): texts[path] for path in tests}
     return {"files": files, "module": texts[module] if module else None}
 
