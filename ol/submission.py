@@ -83,7 +83,7 @@ def read(places: list[Path], chapter: Chapter) -> dict[str, Any]:
             text = _text(path, found[path], left)
             left, texts[path] = left - len(text), base64.b64encode(text).decode()
     if not texts:
-        raise ValueError(f"neither {' nor '.join(chapter.files)} is in it")
+        raise ValueError(f"neither {' nor '.join(chapter.files)} is in it (links are not followed)")
     files = {path.relative_to(home or "").as_posix(): texts[path] for path in tests}
     return {"files": files, "module": texts[module] if module else None}
 
@@ -167,10 +167,14 @@ def graded(order: dict[str, Any], folder: Path, runner: Runner) -> dict[str, Any
 
     if order["module"] is not None:
         verdict = course(base64.b64decode(order["module"]).decode("utf-8", "replace"))
-        count = len(verdict.passed) + len(verdict.failed)
-        if verdict.detail and count:
-            count = max(count, len(course(chapter.reference.read_text("utf-8")).passed))
-        answer["module"] = asdict(verdict) | {"count": count}
+        known = {*verdict.passed, *verdict.failed}
+        if known and (verdict.failed or verdict.detail):
+            known = {*course(chapter.reference.read_text("utf-8")).passed}
+        messages = {test: said for test, said in verdict.messages.items() if test in known}
+        passed = [test for test in verdict.passed if test in known]
+        good = not (verdict.detail or messages) and passed
+        facts = {"state": "missed" if good else verdict.state, "messages": messages}
+        answer["module"] = facts | {"passed": passed, "count": len(known), "detail": verdict.detail}
     if order["files"] is not None:
         answer["grade"] = asdict(grade_tests(chapter, folder, runner))
     return answer
