@@ -332,6 +332,17 @@ def test_large_scores(way, dtype):
 
 
 @every_way
+@pytest.mark.parametrize("score", [15, 17, 60, 90, 200])
+def test_scores_of_any_size(way, score):
+    # e^89 is more than float32 holds
+    q, k = np.array([[score], [-score], [0.5]], np.float64), np.array([[1.0], [0.99], [-1]])
+    v, grad = draw(3, 2, seed=3), draw(3, 2, seed=4)
+    wanted = row_by_row(q, k, v, grad, np.ones((3, 3), bool), 1.0)
+    arrays = [x.astype(np.float32) for x in (q, k, v, grad)]
+    assert_close(run(way, *arrays, scale=1.0), wanted, 2e-3)
+
+
+@every_way
 @pytest.mark.parametrize("large", [50.0, 1e6, np.nan])
 def test_rows_do_not_meet(way, large):
     q, k, v, _ = (Tensor(x) for x in inputs((3,), Tq=7))
