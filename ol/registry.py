@@ -79,7 +79,7 @@ class Chapter:
 
     @property
     def page(self) -> str:
-        """The chapter itself, from the book's folder on: 5-transformer/L5.3-multi-head-attention.md."""
+        """The chapter itself, from the book's folder on: 2-transformer/L5.3-multi-head-attention.md."""
         first = self.reference.read_text(encoding="utf-8").partition("\n")[0]
         return first.partition(" from book/")[2].partition(" and ")[0]
 
