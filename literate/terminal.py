@@ -4,16 +4,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+
+from literate.markdown import Diagnostic
 
 
-def say(text: str, stream=None) -> None:
-    print(text, file=stream or sys.stdout)
+def say(text: str) -> None:
+    print(text)
 
 
-def complain(*lines) -> None:
+def complain(*lines: str) -> None:
     sys.stdout.flush()
     for line in lines:
-        say(line, sys.stderr)
+        print(line, file=sys.stderr)
 
 
 def count(number: int, noun: str) -> str:
@@ -27,5 +30,5 @@ def show_progress(number: int, total: int) -> None:
         sys.stderr.flush()
 
 
-def told(errors, kind: str = "") -> list[str]:
-    return [f"{path}:{line}: {kind}{message}" for path, line, message in errors]
+def told(diagnostics: Iterable[Diagnostic], kind: str = "") -> list[str]:
+    return [f"{path}:{line}: {kind}{message}" for path, line, message in diagnostics]

@@ -399,7 +399,7 @@ def test_other_attributes_are_handed_on(tmp_path):
         ("python title=x {#a file=a.py}", "does not end in one {...}"),
         ("python {#a+b file=a.py}", "is not a name"),
         ("python {#a file=a.py ==}", "cannot read attributes from"),
-        ("python {#a file=a.py title=`x`}", "a backtick in the opener makes this no fence"),
+        ("python {#a file=a.py title=`x`}", "a backtick in the info string makes this no fence"),
         ("python {#a file=a.py mode=9}", "mode=9 is not three octal digits"),
         ("python {#a file=a.py mode=rwx}", "is not three octal digits"),
         ("python {#a file=a.py mode=07555}", "is not three octal digits"),

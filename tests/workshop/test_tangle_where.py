@@ -340,7 +340,7 @@ def test_pieces_say_what_the_text_is_made_of(tmp_path):
                 assert piece.block.body.startswith(first, piece.start)
     (inner, *_) = [piece for piece in pieces if piece.block.name == "two"]
     assert inner.via.block is read.chunks["file=a.py"][0]
-    assert inner.via.outer is None
+    assert inner.via.via is None
 
 
 # ---- where

@@ -208,7 +208,7 @@ class Index:
             pieces = literate.expand.expand_items(self.book, "", items)
         except (KeyError, OverflowError):  # a chunk that is not there, or one that contains itself
             return str(block.body)
-        return "".join(piece[0] for piece in pieces)
+        return literate.expand.text_of(pieces)
 
     def _reached(self, root: str) -> list[str]:
         """A chunk and all that it refers to, directly or not."""
