@@ -188,51 +188,42 @@ class Carrier:
 
     def change(self, start: int, stop: int, lines: list[str], number: int) -> None:
         """The lines `start` to `stop` became `lines`, of which the first is line `number` of the edited file."""
-        groups = self.groups(start, stop)
-        shares = share_out([self.old[a:b] for a, b in groups], lines)
-        between: dict[int, list[str]] = {}  # blank lines that are new on the edge of a group
-        for (a, b), (first, last) in zip(groups, shares):
-            old, new = self.old[a:b], lines[first:last]
-            if any(map(str.strip, new)):
-                head = max(0, blanks(new) - blanks(old))
-                tail = len(new) - max(0, blanks(new[::-1]) - blanks(old[::-1]))
-                between.setdefault(a, []).extend(new[:head])
-                between.setdefault(b, []).extend(new[tail:])
-                first, new = first + head, new[head:tail]
-            if old != new:
-                self.replace(a, b, new, number + first)
-        for index, blank in between.items():
-            if blank:
-                self.insert(index, blank, number)
+        old = self.old[start:stop]
+        becomes: list[list[str]] = [[] for _ in old]
+        pairs = opcodes([*map(letters, old)], [*map(letters, lines)])
+        one_to_one = [("", 0, len(old), 0, len(old))]
+        for _, i1, i2, j1, j2 in pairs if len(old) != len(lines) else one_to_one:
+            for j in range(j1, j2):
+                becomes[min(i1 + j - j1, max(i2 - 1, i1 - 1, 0))].append(lines[j])
+        for index, (line, new) in enumerate(zip(old, becomes), start):
+            if any(
+                map(str.strip, new)
+            ):  # blank lines that are new belong to what surrounds the line
+                is_blank = not line.strip()
+                head = max(0, blanks(new) - is_blank)
+                tail = len(new) - max(0, blanks(new[::-1]) - is_blank)
+                self.insert(index, new[:head], number)
+                self.insert(index + 1, new[tail:], number + tail)
+                if new[head:tail] != [line]:
+                    self.replace(index, new[head:tail], number + head)
+            elif new != [line]:
+                self.replace(index, new, number)
+            number += len(new)
 
-    def groups(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """The lines parted into runs of consecutive whole lines of one body, and single lines."""
-        found = [(start, start + 1)]
-        for index in range(start + 1, stop):
-            (last, *_), (this, *_) = before, row = self.rows[index - 1], self.rows[index]
-            together = is_whole(before) and is_whole(row) and last.piece.block is this.piece.block
-            if together and last.line + 1 == this.line and last.piece.via is this.piece.via:
-                found[-1] = found[-1][0], index + 1
-            else:
-                found.append((index, index + 1))
-        return found
-
-    def replace(self, start: int, stop: int, lines: list[str], number: int) -> None:
-        row = self.rows[start]
-        first = row[0]
+    def replace(self, index: int, lines: list[str], number: int) -> None:
+        row = self.rows[index]
+        first, outer = row[0], min(row, key=lambda segment: len(trail(segment)))
         if is_whole(row):
-            end = first.line + stop - start
-            self.add(first.piece.block, first.line, end, lines, first.piece.pad, number)
+            self.add(first.piece.block, first.line, first.line + 1, lines, first.piece.pad, number)
         elif lines:
-            self.found.append(self.edit_inside(start, lines, number))
+            self.found.append(self.edit_inside(index, lines, number))
         else:
-            outer = min(row, key=lambda segment: len(trail(segment)))
             self.add(outer.piece.block, outer.line, outer.line + 1, [], "", number)
 
     def edit_inside(self, index: int, lines: list[str], number: int) -> Edit:
         """The change of the one segment of a composed line in which all of the difference lies."""
-        row, old, begin, place = self.rows[index], self.old[index], 0, f"{self.target}:{number}"
-        new = lines[0]
+        row, old, new, begin = self.rows[index], self.old[index], lines[0], 0
+        place = f"{self.target}:{number}"
         head = len(os.path.commonprefix([old, new]))
         tail = len(os.path.commonprefix([old[head:][::-1], new[head:][::-1]]))
         for segment in row if len(lines) == 1 else ():
@@ -314,20 +305,9 @@ def escaped(line: str, book: Book) -> str:
     return REFERENCE.sub(mark, line) if "<<" in line else line
 
 
-def share_out(groups: list[list[str]], lines: Sequence[str]) -> list[tuple[int, int]]:
-    """Which slice of the new lines each group of old lines became, in order: by the letters that lines have in common."""
-    if len(groups) == 1:
-        return [(0, len(lines))]
-    owners = [number for number, group in enumerate(groups) for _ in group]
-    old = [re.sub(r"\W+", "", line) for group in groups for line in group]
-    new = [re.sub(r"\W+", "", line) for line in lines]
-    ends = [0] * len(groups)
-    one_to_one = [("", 0, len(old), 0, len(new))]
-    for _, i1, i2, j1, j2 in opcodes(old, new) if len(old) != len(new) else one_to_one:
-        for j in range(j1, j2):
-            owner = owners[min(i1 + j - j1, max(i2 - 1, i1 - 1, 0))]
-            ends[owner:] = [j + 1] * (len(groups) - owner)
-    return list(zip([0, *ends], ends))
+def letters(line: str) -> str:
+    """What a formatter leaves of a line."""
+    return re.sub(r"\W+", "", line) or line.strip()
 
 
 def merged(edits: list[Edit]) -> dict[Block, list[Edit]]:
@@ -353,17 +333,13 @@ def patch_edits(book: Book, changes: dict[Block, list[Edit]]) -> dict[Block, lis
         lines, becomes, behind = list[str](), dict[int, Sequence[str]](), dict[int, Sequence[str]]()
         parts = book.chunks[normal(patch.patch or "")]
         for part in parts if not changes.keys().isdisjoint(parts) else ():
-            rows = part.body.split("\n")[:-1]
             for edit in changes.get(part, ()):
-                old, first = (
-                    [[row] for row in rows[edit.start : edit.stop]],
-                    len(lines) + edit.start,
-                )
-                if not old:
+                first = len(lines) + edit.start
+                if edit.start == edit.stop:
                     behind[first - 1] = edit.lines
-                for number, (a, b) in enumerate(share_out(old, edit.lines) if old else (), first):
-                    becomes[number] = edit.lines[a:b]
-            lines += rows
+                else:
+                    becomes[first] = edit.lines
+            lines += part.body.split("\n")[:-1]
         body = patch.body.split("\n")[:-1]
         shown = [
             k for k, row in enumerate(body) if row[:1] not in ("+", "@")
