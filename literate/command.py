@@ -218,7 +218,8 @@ def run_where(options: argparse.Namespace) -> int:
 
 
 def run_stitch(options: argparse.Namespace) -> int:
-    from literate.stitch import Refused, halves, stitch
+    from literate.carry import Refused
+    from literate.stitch import halves, stitch
 
     root = options.output
     with Lock(root):

@@ -115,15 +115,20 @@ def scan(chapter: Chapter) -> None:
             continue
         if wrong:
             block.error(wrong)
-        elif "file" in info and "{" not in info and re.search(r"(?:^|\s)file\s*=", info):
-            block.warn("file= outside of {...} is not read; write {file=...}")
-        if not prefix and text[last_end : last_end + 2].strip() and (wrong := ended_early(block)):
-            block.warn("this fence opens a block of its own" + wrong)
+        check_kept(block, info, text[last_end : last_end + 2])
         line += text.count("\n", counted, close)
         block.end_line, counted = line, close
         block.body = strip_prefix(body, prefix) if prefix else body
         position = last_end = end
         chapter.blocks.append(block)
+
+
+def check_kept(block: Block, info: str, behind: str) -> None:
+    """Warn where a block is probably not what its author wanted; `behind` the last one, two characters."""
+    if "file" in info and "{" not in info and re.search(r"(?:^|\s)file\s*=", info):
+        block.warn("file= outside of {...} is not read; write {file=...}")
+    if not block.prefix and behind.strip() and (early := ended_early(block)):
+        block.warn("this fence opens a block of its own" + early)
 
 
 def ended_early(block: Block) -> str:
