@@ -74,7 +74,7 @@ def scan(chapter: Chapter) -> None:
         tildes = find("~~~", position) if 0 <= tildes < position else tildes
         comment = find("<!--", position) if 0 <= comment < position else comment
         at = ticks if tildes < 0 or 0 <= ticks < tildes else tildes
-        if 0 <= comment and (at < 0 or comment < at):
+        if comment >= 0 and (at < 0 or comment < at):
             position = after_comment(chapter, comment, position)
             continue
         if at < 0:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from literate.book import RECORD, Book
@@ -125,7 +126,7 @@ def merged(edits: list[Edit]) -> dict[Block, list[Edit]]:
         found.setdefault(edit.block, {}).setdefault(edit[1:4], edit)
     ordered = {b: sorted(found[b].values(), key=lambda edit: edit[1:3]) for b in found}
     for block, in_order in ordered.items():
-        for one, two in zip(in_order, in_order[1:]):
+        for one, two in pairwise(in_order):
             if two.start < one.stop or one[1:3] == two[1:3]:
                 both = [f"  {e.place}: {' / '.join(e.lines) or '(nothing)'}" for e in (one, two)]
                 place = f"{block.chapter.path}:{block.line + 1 + two.start}"
