@@ -273,11 +273,7 @@ def check_stitched(
 
 
 def halves(
-    book: Book,
-    root: str,
-    known: dict[str, Entry],
-    chapters: dict[str, Change],
-    bare: bool,
+    book: Book, root: str, known: dict[str, Entry], chapters: dict[str, Change], bare: bool
 ) -> dict[str, Entry]:
     """The record, which also knows what files would be made if a run were killed between two of these chapters.
 

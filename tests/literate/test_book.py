@@ -5,14 +5,7 @@ import os
 
 import pytest
 
-from tests.literate.project import (
-    REAL,
-    Project,
-    block,
-    chunk,
-    errors,
-    target,
-)
+from tests.literate.project import REAL, Project, block, chunk, errors, target
 
 CHUNKS = (
     chunk("one", "1\n")

@@ -15,9 +15,7 @@ import pytest
 import literate.expand
 import literate.read
 import tangle
-from tests.literate.project import (
-    Project,
-)
+from tests.literate.project import Project
 
 HERE = Path(__file__).resolve().parent
 CASES = json.loads((HERE / "cases.json").read_text(encoding="utf-8"))

@@ -14,13 +14,7 @@ import pytest
 
 import literate.command
 import tangle
-from tests.literate.project import (
-    Project,
-    block,
-    chunk,
-    target,
-    two_files,
-)
+from tests.literate.project import Project, block, chunk, target, two_files
 
 HERE = Path(__file__).resolve().parent
 
@@ -156,13 +150,7 @@ def test_a_watcher_in_a_process_of_its_own(number, status, tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        ["--check", "--watch"],
-        ["--check", "--force"],
-        ["--nothing"],
-        ["where", "--check"],
-        ["-o"],
-    ],
+    [["--check", "--watch"], ["--check", "--force"], ["--nothing"], ["where", "--check"], ["-o"]],
     ids=" ".join,
 )
 def test_wrong_use_is_told_and_writes_nothing(arguments, tmp_path):
@@ -371,3 +359,24 @@ def test_a_reader_that_goes_away_early(tmp_path):
         check=False,
     )
     assert (done.stdout, done.stderr) == ("f0\n", "")
+
+
+def test_one_file_is_the_whole_tangler(tmp_path):
+    root = Path(tangle.__file__).parent
+    made = subprocess.run(
+        ["make", "--no-print-directory", "tangler", f"PYTHON={sys.executable}"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    shutil.copy(root / "build/tangle.pyz", tmp_path)
+    project = Project(tmp_path / "p", target("a.py", "x\n"))
+    run = [sys.executable, "-I", tmp_path / "tangle.pyz", "--bare"]
+    subprocess.run(run, cwd=project.root, check=True, capture_output=True)
+    assert project.made() == {"a.py": "x\n"}
+    project.put("a.py", "y\n")
+    subprocess.run(
+        [*run[:3], "stitch", "--bare"], cwd=project.root, check=True, capture_output=True
+    )
+    assert project.text("book/ch.md") == target("a.py", "y\n")

@@ -16,14 +16,7 @@ import pytest
 import literate.book
 import literate.record
 import tangle
-from tests.literate.project import (
-    Project,
-    block,
-    errors,
-    restore,
-    target,
-    two_files,
-)
+from tests.literate.project import Project, block, errors, restore, target, two_files
 
 HERE = Path(__file__).resolve().parent
 

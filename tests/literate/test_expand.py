@@ -9,13 +9,7 @@ import pytest
 
 import literate.expand
 import literate.read
-from tests.literate.project import (
-    Project,
-    block,
-    chunk,
-    errors,
-    target,
-)
+from tests.literate.project import Project, block, chunk, errors, target
 
 HASH, SLASH, STAR, XML = "# {}\n", "// {}\n", "/* {} */\n", "<!-- {} -->\n"
 HEADERS = [  # target, what has to stay in front, header, the rest

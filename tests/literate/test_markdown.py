@@ -6,14 +6,7 @@ import unicodedata
 import pytest
 
 import literate.read
-from tests.literate.project import (
-    REAL,
-    Project,
-    block,
-    chunk,
-    errors,
-    target,
-)
+from tests.literate.project import REAL, Project, block, chunk, errors, target
 
 BODY = "def f():\n    return 1\n\n\tx\n>\n- y\ntrailing  \n"
 CONTAINERS = {

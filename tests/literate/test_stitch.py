@@ -15,13 +15,7 @@ import literate.command
 import literate.disk
 import literate.patch
 import literate.record
-from tests.literate.project import (
-    Project,
-    block,
-    chunk,
-    restore,
-    target,
-)
+from tests.literate.project import Project, block, chunk, restore, target
 
 HERE = Path(__file__).resolve().parent
 
@@ -83,11 +77,7 @@ EDITS = {  # book, a.py after the edit, book after stitch
         two("1\ntwo\n", "three\n4\n"),
     ),
     "a line between two chunks": (two("1\n", "2\n"), "1\nnew\n2\n", two("1\nnew\n", "2\n")),
-    "blank lines between two chunks": (
-        two("1\n", "2\n"),
-        "1\n\n\n2\n",
-        apart("1\n", "2\n"),
-    ),
+    "blank lines between two chunks": (two("1\n", "2\n"), "1\n\n\n2\n", apart("1\n", "2\n")),
     "blank lines between two chunks removed": (
         apart("1\n", "2\n"),
         "1\n\n2\n",
@@ -552,12 +542,7 @@ FOLLOWED = {  # chunk, patch, a.py after the edit, patch afterwards
         "1\n2\nthree\nfour\n",
         "-1\n+0\n@@\n-four\n+5\n",
     ),
-    "an escaped reference": (
-        "1\n2\n",
-        " 1\n-2\n+3\n",
-        "<<c>>\n2\n",
-        " \\<<c>>\n-2\n+3\n",
-    ),
+    "an escaped reference": ("1\n2\n", " 1\n-2\n+3\n", "<<c>>\n2\n", " \\<<c>>\n-2\n+3\n"),
 }
 
 
@@ -795,10 +780,7 @@ def test_an_edit_that_is_saved_while_a_watching_stitch_runs_is_not_missed(tmp_pa
         if len(looks) == 5:
             raise KeyboardInterrupt
 
-    with (
-        mock.patch("literate.command.commit", commit),
-        mock.patch("time.sleep", sleep),
-    ):
+    with mock.patch("literate.command.commit", commit), mock.patch("time.sleep", sleep):
         project.put("a.py", "22\n")
         project.run("stitch", "--watch", "--bare")
     assert looks[0] == target("a.py", "22\n") + target("b.py", "1\n")

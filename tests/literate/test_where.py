@@ -18,13 +18,7 @@ import pytest
 import literate.expand
 import literate.read
 import tangle
-from tests.literate.project import (
-    Project,
-    Run,
-    block,
-    chunk,
-    target,
-)
+from tests.literate.project import Project, Run, block, chunk, target
 
 TESTS = Path(__file__).resolve().parents[1]
 

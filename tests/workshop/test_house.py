@@ -10,8 +10,9 @@ import pytest
 from weave.model.imports import ROOMS, imports, modules, room_of
 
 ROOT = Path(__file__).resolve().parents[2]
-BUDGET = {"literate": 2330, "weave": 4200, "ol": 3200}  # lines that are not blank
-TESTS = {"literate": 3900, "weave": 2350, "workshop": 3500}  # the same, of the folders with the tools' tests
+BUDGET = {"literate": 2320, "weave": 4200, "ol": 3200}  # lines that are not blank
+TESTS = ["literate/*.py", "weave/*.py", "workshop/test_ol_*.py", "workshop/test_[cm]*.py"]
+BUDGET_OF_TESTS = 8800  # of the tools; it is to become 8000
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 60
 STILL_TOO_LONG = {  # take a name out when it is short enough; put none in
     "tinyllm.addition",
@@ -96,12 +97,11 @@ def test_rooms_stay_within_their_budget(room):
     assert count <= BUDGET[room], inside
 
 
-@pytest.mark.parametrize("folder", TESTS)
-def test_the_tests_of_the_tools_stay_within_their_budget(folder):
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "tests" / folder).glob("*.py")]
-    count = sum(map(lines, texts))
-    print(f"tests/{folder}: {count} lines of {TESTS[folder]}")
-    assert count <= TESTS[folder]
+def test_the_tests_of_the_tools_stay_within_their_budget():
+    paths = [path for pattern in TESTS for path in (ROOT / "tests").glob(pattern)]
+    count = sum(lines(path.read_text(encoding="utf-8")) for path in paths)
+    print(f"tests of the tools: {count} lines of {BUDGET_OF_TESTS}")
+    assert count <= BUDGET_OF_TESTS
 
 
 def test_nothing_is_too_long():
