@@ -41,21 +41,26 @@ class Change:
     def make(self, root: str, staged: str) -> None:
         """Change the file. Raises OSError if what is there is not what the plan has seen."""
         place = os.path.join(root, self.path)
-        if self.old is None and os.path.isdir(place):  # a husk
+        is_there = os.path.lexists(place)
+        if is_there and self.old is None and os.path.isdir(place):  # a husk
             for inside, _, names in os.walk(place, topdown=False):
                 for name in names:
                     if is_bytecode(inside, name):
                         os.remove(os.path.join(inside, name))
                 os.rmdir(inside)
-        if read_bytes(place) != self.old or self.old is None and os.path.lexists(place):
+            is_there = False
+        if is_there and read_bytes(place) != self.old or is_there == (self.old is None):
             raise OSError(EBUSY, SAVED_MEANWHILE, place)
         if self.new is None:
             os.remove(place)
         elif self.new == self.old:
             os.chmod(place, self.mode or 0)
         else:
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            move(staged, place)
+            try:
+                move(staged, place)
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                move(staged, place)
 
 
 class Plan:
