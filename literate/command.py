@@ -17,7 +17,6 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Callable
 
 from literate.book import RECORD, STAGING, Book, nearest
 from literate.disk import Change, Lock, Plan, blocks_in, carry_out, commit, make_plan
@@ -25,14 +24,13 @@ from literate.markdown import Diagnostic
 from literate.patch import products, unified
 from literate.read import find_chapters, read_book
 from literate.record import MEND_LINE_ENDS, Entry, digest, load_record
-from literate.terminal import complain, count, say, show_progress, told
+from literate.terminal import complain, count, told
 
 
 def open_book(options: argparse.Namespace) -> Book | None:
     """The book, or None when there is none or it has errors; these are told."""
-    progress = show_progress if sys.stderr.isatty() else None
     try:
-        book = read_book(options.book, join=options.join, progress=progress)
+        book = read_book(options.book, join=options.join)
     except FileNotFoundError as error:
         verb = nearest(Book(), str(error), ("where", "stitch", "--check", "--list", "--watch"))
         complain(f"tangle: there is no book {str(error)!r}; name the folder of the chapters{verb}")
@@ -98,7 +96,7 @@ def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = N
             return 1
         carry_out(plan, root, known, force=options.force, damaged=state == "damaged")
     for change in plan.edited:
-        say(f"discarded what was in {change.path}")
+        print(f"discarded what was in {change.path}")
     modes = sum(change.new == change.old for change in plan.changes)
     removed = sum(change.new is None for change in plan.changes)
     written = len(plan.changes) + len(plan.edited) - modes - removed
@@ -107,7 +105,7 @@ def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = N
     changes += f", {removed} removed" if removed else ""
     changes += f", {len(plan.others)} of other chapters left alone" if plan.others else ""
     read = count(len(book.chapters), "chapter")
-    say(f"tangled {read} into {count(len(made), 'file')}: {changes}")
+    print(f"tangled {read} into {count(len(made), 'file')}: {changes}")
     complain(*left_alone(plan))
     return 0
 
@@ -154,27 +152,29 @@ def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
     for change in sorted(plan.changes, key=lambda change: change.new is None):
         path, new, old = change.path, change.new, change.old
         if new is None:
-            say(f"{path}: left over: the book makes it no more")
+            print(f"{path}: left over: the book makes it no more")
         elif new == old:
-            say(f"{path}: its mode should be {change.mode:03o}")
+            print(f"{path}: its mode should be {change.mode:03o}")
         else:
             stale = "stale: its chapter changed since it was tangled"
-            say(f"{path}: {'missing' if old is None else stale}")
+            print(f"{path}: {'missing' if old is None else stale}")
             names = f"{path} on disk", f"{path} from the book"
             before = (old or b"").decode("utf-8", "replace")
             sys.stdout.writelines(unified(before, new.decode(), *names))
     for change in plan.edited:
-        say("\n".join(difference(change)))
+        print("\n".join(difference(change)))
     complain(*left_alone(plan))
     if wrong := len(plan.changes) + len(plan.edited):
         way_out = "`tangle.py` writes what the book makes"
-        say(
+        print(
             f"{count(wrong, 'file')} not fresh. {ways_out(plan.edited) if plan.edited else way_out}"
         )
     elif wrong := state == "damaged" or state == "whole" and plan.entries != known:
-        say(f"{RECORD}: does not say what is on disk; run tangle.py and keep the record it writes")
+        print(
+            f"{RECORD}: does not say what is on disk; run tangle.py and keep the record it writes"
+        )
     else:
-        say(f"{count(plan.same, 'file')} fresh")
+        print(f"{count(plan.same, 'file')} fresh")
     return 1 if wrong else 0
 
 
@@ -183,13 +183,13 @@ def run_list(options: argparse.Namespace) -> int:
     if book is None:
         return 1
     for target, name in book.targets.items():
-        say(target)
+        print(target)
         for block in blocks_in(book, name):
-            say(f"    {block.name or '(nameless)'}  {block}")
+            print(f"    {block.name or '(nameless)'}  {block}")
     for blocks in book.variants.values():
-        say(next((block.file for block in blocks if block.file), "(no file)"))
+        print(next((block.file for block in blocks if block.file), "(no file)"))
         for block in blocks:
-            say(f"    patch of {block.patch}  {block}")
+            print(f"    patch of {block.patch}  {block}")
     return 0
 
 
@@ -210,7 +210,7 @@ def run_where(options: argparse.Namespace) -> int:
         sys.stdout.flush()
     for place in options.places:
         try:
-            say("\n".join(locate(book, place, options.output, bare=options.bare)))
+            print("\n".join(locate(book, place, options.output, bare=options.bare)))
         except LookupError as error:
             complain(f"where: {error.args[0]}")
             status = 1
@@ -237,14 +237,14 @@ def run_stitch(options: argparse.Namespace) -> int:
             entries = halves(book, root, known, done.chapters, options.bare)
             commit(root, [*done.chapters.values()], entries, entries)
     for path in done.chapters:
-        say(f"stitched {path}")
+        print(f"stitched {path}")
     again = argparse.Namespace(**{**vars(options), "check": False, "force": False})
     return run_tangle(again, done.carried)
 
 
-def watch(options: argparse.Namespace, sleep: Callable[[float], object] | None = None) -> int:
+def watch(options: argparse.Namespace) -> int:
     """Run, and again when a chapter changed, or for stitch a generated file, and all have rested from one look to the
-    next; errors are told and do not end it. `sleep`: called with the seconds between two looks."""
+    next; errors are told and do not end it."""
     import gc
     import time
 
@@ -274,11 +274,11 @@ def watch(options: argparse.Namespace, sleep: Callable[[float], object] | None =
                 options.run(options)
             except OSError as error:
                 complain(f"tangle: {blamed(error, options)}: {error.strerror or error}")
-            say(f"watching {', '.join(options.book)}; Ctrl-C ends")
+            print(f"watching {', '.join(options.book)}; Ctrl-C ends")
             sys.stdout.flush()
             before = now
         last = now
-        (sleep or time.sleep)(0.3)
+        time.sleep(0.3)
 
 
 VERBS = {

@@ -47,11 +47,6 @@ class Block:
         self.language, self.classes, self.name, self.attributes = says
         self.file, self.patch = self.attributes.get("file"), self.attributes.get("patch")
 
-    @property
-    def indent(self) -> int:
-        """Columns between the margin, or the last quote mark, and the fence."""
-        return columns(strip_quotes(self.prefix))
-
     def error(self, message: str, line: int | None = None) -> None:
         self.chapter.error(line or self.line, message)
 

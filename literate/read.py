@@ -68,25 +68,17 @@ def read_chapter(path: str, name: str) -> tuple[Chapter, bool]:
     return chapter, False
 
 
-def read_book(
-    sources: Iterable[Source] = ("book",),
-    *,
-    join: bool = False,
-    progress: Callable[[int, int], None] | None = None,
-) -> Book:
+def read_book(sources: Iterable[Source] = ("book",), *, join: bool = False) -> Book:
     """Read and check a whole book from folders or Markdown files.
 
-    `join`: a name that two chapters define is one chunk, as in Entangled. `progress`: called with (number, total).
-    Raises only for a source that does not exist: what is wrong in a chapter is in `errors`; look there first.
+    `join`: a name that two chapters define is one chunk, as in Entangled. Raises only for a source that is not there or
+    is no Markdown: what is wrong in a chapter is in `errors`; look there first.
     """
     book = Book()
-    found = find_chapters(sources)
-    for number, place in enumerate(found, 1):
+    for place in find_chapters(sources):
         chapter, is_read = read_chapter(*place)
         (book.chapters if is_read else book.unread).append(chapter)
         scan(chapter)
-        if progress:
-            progress(number, len(found))
     link(book, join=join)
     return book
 

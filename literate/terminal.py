@@ -9,10 +9,6 @@ from collections.abc import Iterable
 from literate.markdown import Diagnostic
 
 
-def say(text: str) -> None:
-    print(text)
-
-
 def complain(*lines: str) -> None:
     sys.stdout.flush()
     for line in lines:
@@ -21,13 +17,6 @@ def complain(*lines: str) -> None:
 
 def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def show_progress(number: int, total: int) -> None:
-    if total >= 50 and (number % 25 == 0 or number == total):
-        done = "\r\x1b[K" if number == total else ""
-        sys.stderr.write(f"\rreading chapter {number} of {total}{done}")
-        sys.stderr.flush()
 
 
 def told(diagnostics: Iterable[Diagnostic], kind: str = "") -> list[str]:

@@ -199,7 +199,7 @@ def test_a_chunk_of_another_chapter_is_continued_by_append(opener, tmp_path):
 
 
 @pytest.mark.parametrize("opener", APPENDING)
-def test_append_and_no_owner_is_a_error(opener, tmp_path):
+def test_append_and_no_owner_is_an_error(opener, tmp_path):
     book = {"a.md": block(opener, "1\n") + target("f", "<<x>>\n")}
     (told,) = errors(Project(tmp_path, book))
     assert told == "book/a.md:1: .append, but no block defines 'x' to append to"
@@ -459,7 +459,7 @@ MISREAD = {
 @pytest.mark.parametrize(
     ("attribute", "meant"), [(wrong, ours) for ours, names in MISREAD.items() for wrong in names]
 )
-def test_an_attribute_that_is_nearly_ours_is_a_error(attribute, meant, tmp_path):
+def test_an_attribute_that_is_nearly_ours_is_an_error(attribute, meant, tmp_path):
     book = target("a.py", "x\n") + block(f"python {{{attribute}=b.py}}", "y\n")
     wrong = f"{attribute}= is no attribute of a block; write {meant}=b.py"
     project = Project(tmp_path, book)

@@ -235,7 +235,7 @@ MISFITS = {
 
 
 @pytest.mark.parametrize(("body", "message"), MISFITS.values(), ids=MISFITS)
-def test_a_patch_that_does_not_fit_is_a_error_at_its_line(body, message, tmp_path):
+def test_a_patch_that_does_not_fit_is_an_error_at_its_line(body, message, tmp_path):
     book = PATCHED + chunk("other", "<<body>>\n") + target("o", "<<other>>\n")
     told = errors(Project(tmp_path, book + patch(body)))
     assert len(told) == 1

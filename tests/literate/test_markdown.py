@@ -178,7 +178,7 @@ def test_a_rule_on_top_is_no_front_matter(tmp_path):
         "- a\n\n    <!--\n",
     ],
 )
-def test_a_comment_that_is_never_closed_is_a_error(before, tmp_path):
+def test_a_comment_that_is_never_closed_is_an_error(before, tmp_path):
     line = before.count("\n", 0, before.index("<!--")) + 1
     (told,) = errors(Project(tmp_path, before + REAL))
     assert told.startswith(f"book/ch.md:{line}: HTML comment is not closed")
@@ -202,7 +202,7 @@ def test_a_comment_that_is_never_closed_is_a_error(before, tmp_path):
         ('=== "T"\n\n    ``` {#a file=a}\n    x\n\n``` {#b file=b}\ny\n```\n', 3),
     ],
 )
-def test_a_fence_that_is_never_closed_is_a_error(text, line, tmp_path):
+def test_a_fence_that_is_never_closed_is_an_error(text, line, tmp_path):
     told = errors(Project(tmp_path, text))
     assert told[0].startswith(f"book/ch.md:{line}: fence is not closed")
 
@@ -317,7 +317,7 @@ def test_other_attributes_are_handed_on(tmp_path):
         ("python {file= mode=755}", "file=mode=755 has two ="),
     ],
 )
-def test_an_opener_that_is_meant_and_malformed_is_a_error(opener, message, tmp_path):
+def test_an_opener_that_is_meant_and_malformed_is_an_error(opener, message, tmp_path):
     told = errors(Project(tmp_path, "Text.\n\n" + block(opener, "x\n") + REAL))
     assert message in told[0]
     assert told[0].startswith("book/ch.md:3: ")
@@ -368,7 +368,7 @@ def test_bytes(chapter, expected, tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [b"\xff", b"\xc3(", b"\xed\xa0\x80", b"x\xf0\x9f"])
-def test_a_chapter_that_is_not_utf8_is_a_error_at_its_line(wrong, tmp_path):
+def test_a_chapter_that_is_not_utf8_is_an_error_at_its_line(wrong, tmp_path):
     project = Project(tmp_path, {"a.md": REAL})
     project.put("book/b.md", b"Text.\n\n" + wrong + b"\n")
     (told,) = errors(project)
