@@ -366,8 +366,8 @@ def main(arguments: list[str] | None = None) -> int:
     except OverflowError as error:
         complain(f"{error}; nothing written")
     except OSError as error:
-        where = blamed(error, options)
-        complain(f"tangle: {where}: {error.strerror or error}; no file is left half-written")
+        wrong = f"{blamed(error, options)}: {error.strerror or error}"
+        complain(f"tangle: {wrong}; no file is left half-written, and the next run goes on")
     except UnicodeEncodeError as error:  # names of files, where the locale has only ASCII
         wrong = "cannot be a file's name in this locale; set PYTHONUTF8=1"
         complain(f"tangle: {error.object!r} {wrong}")
