@@ -337,6 +337,15 @@ def test_an_empty_file_is_filled_and_emptied_with_and_without_its_header(tmp_pat
         assert project.tangle() == {"p/__init__.py": first + header + rest if body else ""}
 
 
+def test_a_file_that_could_have_no_header_line_gets_one_when_it_can(tmp_path):
+    project = Project(tmp_path, target("a.py", "<!-- x\n"))
+    assert project.tangle() == {"a.py": "<!-- x\n"}
+    project.put("a.py", "new = 1\n<!-- x\n")
+    assert project.run("stitch").status == 0
+    assert project.text("book/ch.md") == target("a.py", "new = 1\n<!-- x\n")
+    assert project.tangle() == {"a.py": "# Tangled from book/ch.md\nnew = 1\n<!-- x\n"}
+
+
 def test_a_long_file_is_compared_only_between_its_equal_ends():
     from difflib import SequenceMatcher
 
