@@ -13,7 +13,7 @@ site pdf serve: export NO_MKDOCS_2_WARNING = 1
 serve: export PYTHONDONTWRITEBYTECODE = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help site pdf serve test long browser picture bench format check clean
+.PHONY: help site pdf serve test long browser picture tangler bench format check clean
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 16
@@ -52,6 +52,10 @@ node_modules/axe-core: package.json
 
 picture: site ## the pictures of README, from the site as it is now
 	$(PY) -m weave.serve.screenshot site
+
+tangler: ## the tangler as one file that runs anywhere with Python 3.11: build/tangle.pyz
+	@rm -rf build/tangler && mkdir -p build/tangler/literate && cp literate/*.py build/tangler/literate/
+	$(PYTHON) -m zipapp build/tangler -o build/tangle.pyz -m literate.command:run -p '/usr/bin/env python3'
 
 bench: $(READY) ## measure, and print the tables that the chapters quote
 	$(PY) tangle.py

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import os
-import posixpath
-from functools import lru_cache
+from collections.abc import Container, Iterable, Sequence
+from functools import cached_property
 
 from literate.book import RECORD, STAGING, Book, reached
 from literate.markdown import Block, Chapter
+from literate.read import MARKDOWN, walk
 from literate.record import Entry, digest, read_bytes, record_text, write_new
 
 ACROSS_FILE_SYSTEMS = 18  # errno.EXDEV
@@ -16,19 +17,66 @@ EBUSY = 16  # errno.EBUSY
 SAVED_MEANWHILE = "was saved by another program while this one ran; run it again"
 
 
+class Change:
+    """One file of a plan: `old` is what is there, `new` what is to be, None where there is nothing.
+
+    `path` is seen from the root. `mode`: the permission bits it is to have, None for those of a new file; `ours`:
+    whether the record knows the path.
+    """
+
+    __slots__ = ("mode", "new", "old", "ours", "path")
+
+    def __init__(
+        self, path: str, new: bytes | None, old: bytes | None, mode: int | None, ours: bool
+    ):
+        self.path, self.new, self.old, self.mode, self.ours = path, new, old, mode, ours
+
+    def stage(self, staged: str) -> None:
+        """Write the new content aside."""
+        if self.new is not None and self.new != self.old:
+            write_new(staged, self.new)
+            if self.mode is not None:
+                os.chmod(staged, self.mode)
+
+    def make(self, root: str, staged: str) -> None:
+        """Change the file. Raises OSError if what is there is not what the plan has seen."""
+        place = os.path.join(root, self.path)
+        is_there = os.path.lexists(place)
+        if is_there and self.old is None and os.path.isdir(place):  # a husk
+            for inside, _, names in os.walk(place, topdown=False):
+                for name in names:
+                    if is_bytecode(inside, name):
+                        os.remove(os.path.join(inside, name))
+                os.rmdir(inside)
+            is_there = False
+        if is_there and read_bytes(place) != self.old or is_there == (self.old is None):
+            raise OSError(EBUSY, SAVED_MEANWHILE, place)
+        if self.new is None:
+            os.remove(place)
+        elif self.new == self.old:
+            os.chmod(place, self.mode or 0)
+        else:
+            try:
+                move(staged, place)
+            except FileNotFoundError:
+                os.makedirs(os.path.dirname(place), exist_ok=True)
+                move(staged, place)
+
+
 class Plan:
     """What a run would do.
 
-    `writes`: path -> (new bytes, old bytes or None, permission bits or None). `modes`: path -> bits for a file whose
-    bytes are right. `deletes`: path -> its bytes. `edited`: path -> (text from the book or None, bytes on disk,
-    whether the record knows the path, permission bits). `gone`: paths of the record where nothing is any more.
-    `others`: recorded path -> chapters it was made from that this run did not read. `entries`: the record afterwards.
-    `same`: how many files are right.
+    `changes`: what it may do, `edited`: what it may only do when told to, since a person's work is in the way. `gone`:
+    paths of the record where nothing is any more. `others`: recorded path -> chapters it was made from that this run
+    did not read. `entries`: the record afterwards. `same`: how many files are right.
     """
 
-    def __init__(self):
-        self.writes, self.modes, self.deletes, self.edited, self.entries = {}, {}, {}, {}, {}
-        self.gone, self.others = [], {}
+    def __init__(self) -> None:
+        self.changes: list[Change] = []
+        self.edited: list[Change] = []
+        self.gone: list[str] = []
+        self.others: dict[str, Sequence[str]] = {}
+        self.entries: dict[str, Entry] = {}
         self.same = 0
 
 
@@ -39,10 +87,13 @@ class Disk:
         self.root = os.path.realpath(root)
         self.kinds = {"": self.kind("")}
 
+    def full(self, path: str) -> str:
+        return os.path.join(self.root, path)
+
     def kind(self, path: str) -> str:
         """`file`, `folder`, `nothing`, or what is wrong with the place."""
         try:
-            mode = os.lstat(os.path.join(self.root, path)).st_mode & 0o170000
+            mode = os.lstat(self.full(path)).st_mode & 0o170000
         except (FileNotFoundError, NotADirectoryError):
             return "nothing"
         except OSError as error:
@@ -50,7 +101,7 @@ class Disk:
         kinds = {0o040000: "folder", 0o100000: "file", 0o120000: "is a link on disk"}
         return kinds.get(mode, "is a device on disk")
 
-    def look(self, path: str, going) -> str:
+    def look(self, path: str, going: Container[str]) -> str:
         """As `kind`, with all folders on the way looked at too. `going`: files that will have been deleted."""
         folder = ""
         for part in path.split("/")[:-1]:
@@ -65,9 +116,9 @@ class Disk:
             return "nothing" if self.is_husk(path, going) else "is a folder on disk"
         return kind
 
-    def is_husk(self, path: str, going) -> bool:
+    def is_husk(self, path: str, going: Container[str]) -> bool:
         """Whether a folder holds no more than folders, bytecode, and files that are going."""
-        for inside, folders, files in os.walk(os.path.join(self.root, path)):
+        for inside, folders, files in os.walk(self.full(path)):
             here = os.path.relpath(inside, self.root).replace(os.sep, "/")
             if any(os.path.islink(os.path.join(inside, name)) for name in folders):
                 return False
@@ -80,77 +131,44 @@ def is_bytecode(folder: str, name: str) -> bool:
     return os.path.basename(folder) == "__pycache__" and name.endswith(".pyc")
 
 
-def make_plan(
-    book: Book, made: dict[str, str], root: str, known: dict[str, Entry], sources=()
-) -> Plan:
-    """Compare what the book makes with what is on disk; what is wrong with a target's place becomes an error."""
-    plan, disk = Plan(), Disk(root)
-    names = {chapter: from_root(chapter.path, disk.root) for chapter in book.chapters}
-    links = [chapter.path for chapter in book.chapters if os.path.islink(chapter.path)]
-    read = {*names.values(), *(from_root(os.path.realpath(path), disk.root) for path in links)}
-    folders = [os.path.join(source, ".") for source in sources if os.path.isdir(source)]
-    homes = [from_root(folder, disk.root) for folder in folders]
+class Seen:
+    """Which chapters a run has read, and of which others it can say that they are gone."""
 
-    def in_book(name):
-        return any(home == "." or name.startswith(home + "/") for home in homes)
+    def __init__(self, book: Book, disk: Disk, sources: Sequence[str]):
+        self.disk, self.sources = disk, sources
+        self.names = {chapter: from_root(chapter.path, disk.root) for chapter in book.chapters}
+        links = [os.path.realpath(c.path) for c in book.chapters if os.path.islink(c.path)]
+        self.read = {*self.names.values(), *(from_root(path, disk.root) for path in links)}
+        folders = [os.path.join(source, ".") for source in sources if os.path.isdir(source)]
+        self.homes = [from_root(folder, disk.root) for folder in folders]
 
-    def is_source(path):
-        return path in read or path.endswith((".md", ".markdown")) and in_book(path)
+    def in_book(self, name: str) -> bool:
+        return any(home == "." or name.startswith(home + "/") for home in self.homes)
 
-    def not_read(entry):
-        return [name for name in entry.chapters if name not in read]
+    def is_source(self, path: str) -> bool:
+        return path in self.read or path.endswith(MARKDOWN) and self.in_book(path)
 
-    def is_there(name):
-        return os.path.lexists(os.path.join(disk.root, name))
+    def is_there(self, name: str) -> bool:
+        return os.path.lexists(self.disk.full(name))
 
-    @lru_cache(maxsize=1)
-    def unseen():
-        return [place for source in sources for place in cannot_see(source)]
+    def unread(self, entry: Entry) -> list[str]:
+        return [name for name in entry.chapters if name not in self.read]
 
-    def why_kept(entry):
+    def why_kept(self, entry: Entry) -> list[str]:
         """What this run did not see of what a file was made from; nothing, where each chapter was read or is surely gone."""
-        unread = not_read(entry)
-        lost = [name for name in unread if is_there(name) or not in_book(name)]
-        return (
-            lost or unread and unseen()
-            if entry.chapters
-            else ["chapters that the record does not name"]
-        )
+        unread = self.unread(entry)
+        lost = [name for name in unread if self.is_there(name) or not self.in_book(name)]
+        if not entry.chapters:
+            return ["chapters that the record does not name"]
+        return lost or unread and self.unseen
 
-    for path, entry in known.items():
-        kind = "made" if path in made or is_source(path) else disk.look(path, ())
-        if kind not in ("file", "nothing"):
-            continue
-        if reasons := why_kept(entry) if kind == "file" or entry.chapters else []:
-            plan.others[path], plan.entries[path] = reasons, entry
-        elif kind == "nothing":
-            plan.gone.append(path)
-        else:
-            with open(os.path.join(disk.root, path), "rb") as file:
-                old = file.read()
-            if digest(old) in entry.hashes:
-                plan.deletes[path] = old
-            else:
-                plan.edited[path] = None, old, True, None
-    chapters = makers(book, names)
-    for path, text in made.items():
-        entry = known.get(path, Entry([], None))
-        unread = [name for name in not_read(entry) if is_there(name)]
-        if 0 < len(unread) < len(entry.chapters):
-            plan.others[path], plan.entries[path] = unread, entry
-            continue
-        kind = disk.look(path, plan.deletes)
-        if is_source(path):
-            kind = "is a source file: a chapter, or where the next run would take it for one"
-        if kind not in ("file", "nothing"):
-            blocks = [b for c in book.chapters for b in c.blocks if b.file]
-            block = next(b for b in blocks if posixpath.normpath(b.file) == path)
-            book.error(block, f"target {path!r} {kind}; choose another, or move that away")
-            continue
-        full = os.path.join(disk.root, path) if kind == "file" else None
-        plan.entries[path] = Entry([digest(text.encode())], book.modes.get(path), chapters[path])
-        compare(plan, path, text.encode(), full, known.get(path))
-    return plan
+    @cached_property
+    def unseen(self) -> list[str]:
+        """The folders of the sources that cannot be listed, and the chapters in them that cannot be opened."""
+        lost: list[OSError] = []
+        for source in self.sources:
+            list(walk(source, lost.append))
+        return [str(error.filename) for error in lost]
 
 
 def from_root(path: str, root: str) -> str:
@@ -159,25 +177,17 @@ def from_root(path: str, root: str) -> str:
     name = os.path.join(os.path.realpath(folder), base)
     if os.path.splitdrive(name)[0] == os.path.splitdrive(root)[0]:
         name = os.path.relpath(name, root)
-    name = name.replace(os.sep, "/")
-    return (name if name.isprintable() else ascii(name)).replace(
-        ", ", ","
-    )  # a comma and a space part two
+    name = name.replace(os.sep, "/").replace(", ", ",")  # a comma and a space part two
+    return name if name.isprintable() else ascii(name)
 
 
 def makers(book: Book, names: dict[Chapter, str]) -> dict[str, tuple[str, ...]]:
     """path -> the names of the chapters with blocks in that file."""
     found = {
-        posixpath.normpath(block.file): [block]
-        for blocks in book.variants.values()
-        for block in blocks
-        if block.file is not None
+        path: [b for b in blocks if b.file == path][-1:] for path, blocks in book.diffs.items()
     }
     found |= {target: blocks_in(book, name) for target, name in book.targets.items()}
-    return {
-        path: tuple(dict.fromkeys(names[block.chapter] for block in blocks))
-        for path, blocks in found.items()
-    }
+    return {p: tuple(dict.fromkeys(names[b.chapter] for b in found[p])) for p in found}
 
 
 def blocks_in(book: Book, name: str) -> list[Block]:
@@ -185,36 +195,67 @@ def blocks_in(book: Book, name: str) -> list[Block]:
     return [block for chunk in reached(book.items, [name]) for block in book.chunks[chunk]]
 
 
-def cannot_see(source: str) -> list[str]:
-    """The folders of a source that cannot be listed, and the chapters in it that cannot be opened."""
-    errors: list[OSError] = []
-    lost = []
-    for folder, folders, names in os.walk(source, onerror=errors.append):
-        folders[:] = [f for f in folders if f[0] != "." and f != "node_modules"]
-        places = [os.path.join(folder, n) for n in names if n.endswith((".md", ".markdown"))]
-        lost += [place for place in places if not os.path.isfile(place)]
-    return lost + [error.filename for error in errors]
+def make_plan(
+    book: Book,
+    made: dict[str, str],
+    root: str,
+    known: dict[str, Entry],
+    sources: Sequence[str] = (),
+) -> Plan:
+    """Compare what the book makes with what is on disk; what is wrong with a target's place becomes an error."""
+    plan, disk = Plan(), Disk(root)
+    seen = Seen(book, disk, sources)
+    for path, entry in known.items():
+        if path not in made and not seen.is_source(path):
+            kind = disk.look(path, ())
+            if kind not in ("file", "nothing"):
+                continue
+            if reasons := seen.why_kept(entry) if kind == "file" or entry.chapters else ():
+                plan.others[path], plan.entries[path] = reasons, entry
+            elif kind == "nothing":
+                plan.gone.append(path)
+            else:
+                with open(disk.full(path), "rb") as file:
+                    old = file.read()
+                listed = plan.changes if digest(old) in entry.hashes else plan.edited
+                listed.append(Change(path, None, old, None, True))
+    going = {change.path for change in plan.changes}
+    chapters = makers(book, seen.names)
+    for path, text in made.items():
+        entry = known.get(path, Entry())
+        unread = [name for name in seen.unread(entry) if seen.is_there(name)]
+        if 0 < len(unread) < len(entry.chapters):
+            plan.others[path], plan.entries[path] = unread, entry
+            continue
+        kind = disk.look(path, going)
+        if seen.is_source(path):
+            kind = "is a source file: a chapter, or where the next run would take it for one"
+        if kind in ("file", "nothing"):
+            full = disk.full(path) if kind == "file" else None
+            hashes, mode = (digest(text.encode()),), book.modes.get(path)
+            plan.entries[path] = Entry(hashes, mode, chapters[path])
+            compare(plan, path, text.encode(), full, known.get(path))
+        else:
+            block = next(b for c in book.chapters for b in c.blocks if b.file == path)
+            block.error(f"target {path!r} {kind}; choose another, or move that away")
+    return plan
 
 
-def compare(plan: Plan, path: str, data: bytes, full: str | None, entry: Entry | None) -> None:
+def compare(plan: Plan, path: str, new: bytes, full: str | None, entry: Entry | None) -> None:
     """Sort one target into the plan by the file in its place, if there is one."""
-    mode = plan.entries[path].mode
-    old = bits = None
+    mode, old, bits = plan.entries[path].mode, None, None
     if full is not None:
         bits = os.stat(full).st_mode & 0o777
         with open(full, "rb") as file:
             old = file.read()
     if mode is None and entry is not None and entry.mode is not None:
         mode = 0o666 & ~umask()  # the chapter asked for a mode once and does so no more
-    if old == data:
-        if mode in (None, bits) or os.name == "nt":
-            plan.same += 1
-        else:
-            plan.modes[path] = mode
-    elif old is None or entry is not None and digest(old) in entry.hashes:
-        plan.writes[path] = data, old, bits if mode is None else mode
-    else:
-        plan.edited[path] = data.decode(), old, entry is not None, bits if mode is None else mode
+    if old == new and (mode in (None, bits) or os.name == "nt"):
+        plan.same += 1
+        return
+    ours = old in (None, new) or entry is not None and digest(old or b"") in entry.hashes
+    change = Change(path, new, old, bits if mode is None else mode, entry is not None)
+    (plan.changes if ours else plan.edited).append(change)
 
 
 def umask() -> int:
@@ -227,9 +268,10 @@ class Lock:
     """Keeps the root for one run at a time, where the system has flock; elsewhere does nothing."""
 
     def __init__(self, root: str):
-        self.root, self.handle = root, None
+        self.root = root
+        self.handle: int | None = None
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         try:
             import fcntl
 
@@ -238,7 +280,7 @@ class Lock:
         except (ImportError, OSError):
             pass
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         if self.handle is not None:
             os.close(self.handle)
 
@@ -256,147 +298,73 @@ def move(staged: str, place: str) -> None:
         os.replace(place + STAGING, place)
 
 
-class Swap:
-    """Changes on disk that can all be undone: what is replaced or removed is kept aside until then."""
-
-    def __init__(self):
-        self.undo: list[tuple] = []
-        self.folders: set[str] = set()
-
-    def replace(self, staged: str, place: str, kept: str | None, old: bytes | None = None) -> None:
-        """Move a file to its place; `kept` is where to keep what is there, None when nothing is. Raises OSError, to be
-        rolled back, if what was there is not `old`."""
-        self.make_folder(os.path.dirname(place))
-        if kept is None:
-            if os.path.lexists(place):
-                raise OSError(EBUSY, SAVED_MEANWHILE, place)
-            move(staged, place)
-            self.undo.append((os.remove, place))
-            return
-        try:
-            os.link(place, kept)
-        except OSError:  # a file system without links
-            with open(place, "rb") as file:
-                write_new(kept, file.read())
-            os.chmod(kept, os.stat(place).st_mode & 0o777)
-        move(staged, place)
-        self.undo.append((move, kept, place))
-        if old is not None and read_bytes(kept) != old:
-            raise OSError(EBUSY, SAVED_MEANWHILE, place)
-
-    def chmod(self, place: str, mode: int) -> None:
-        before = os.stat(place).st_mode & 0o777
-        os.chmod(place, mode)
-        self.undo.append((os.chmod, place, before))
-
-    def make_folder(self, folder: str) -> None:
-        if folder in self.folders:
-            return
-        self.folders.add(folder)
-        if folder and not os.path.isdir(folder):
-            self.make_folder(os.path.dirname(folder))
-            os.mkdir(folder)
-            self.undo.append((os.rmdir, folder))
-
-    def set_aside(self, place: str, kept: str, old: bytes | None) -> None:
-        """Move a file that holds `old`, or a folder with nothing but bytecode, out of its place."""
-        move(place, kept)
-        if os.path.lexists(place):  # copied to another file system
-            os.remove(place)
-        self.undo.append((move, kept, place))
-        inside = [(folder, name) for folder, _, names in os.walk(kept) for name in names]
-        if read_bytes(kept) != old or not all(is_bytecode(*one) for one in inside):
-            raise OSError(EBUSY, SAVED_MEANWHILE, place)
-
-    def roll_back(self) -> None:
-        for function, *arguments in reversed(self.undo):
-            try:
-                function(*arguments)
-            except OSError:
-                pass
-
-
 def carry_out(
     plan: Plan, root: str, known: dict[str, Entry], *, force: bool = False, damaged: bool = False
 ) -> None:
-    """Write, delete and set modes as planned: all or nothing. `force` discards the edits that are in the way.
+    """Make the changes of a plan; with `force` those that edited files stand in the way of, too."""
+    changes = plan.changes + (plan.edited if force else [])
+    gone = [*plan.gone, *(change.path for change in changes if change.new is None)]
+    between = {path: known[path] for path in gone if path in known} | plan.entries
+    for change in changes:
+        if change.old is not None and change.new is not None:
+            entry = between[change.path]
+            between[change.path] = entry._replace(hashes=(digest(change.old), *entry.hashes))
+    if changes or damaged or between != known or plan.entries != known:
+        commit(root, changes, between, plan.entries, gone)
+    clear(os.path.join(root, STAGING))
 
-    The new contents are written aside first. Then the record learns old and new hashes; a run that is killed from here
-    on leaves only files that the next run knows. Then the files change place. Raises OSError, with all put back.
+
+def commit(
+    root: str,
+    changes: list[Change],
+    between: dict[str, Entry],
+    after: dict[str, Entry],
+    gone: Iterable[str] = (),
+) -> None:
+    """Make changes. `between` is what the record says meanwhile, so that a run that ends early can be followed by
+    another that knows old and new; `after`, what it says then. `gone`: paths where there is nothing any more.
+
+    Raises OSError with each file old or new; before anything has changed, if the disk has no room for what is new.
     """
-    writes, deletes = dict(plan.writes), dict(plan.deletes)
-    for path, (text, old, _, mode) in plan.edited.items() if force else ():
-        if text is None:
-            deletes[path] = old
-        else:
-            writes[path] = text.encode(), old, mode
-    staging, record = os.path.join(root, STAGING), os.path.join(root, RECORD)
+    staging, changes = os.path.join(root, STAGING), sorted(changes, key=lambda c: c.new is not None)
     clear(staging)
-    both = {path: known[path] for path in (*deletes, *plan.gone) if path in known} | plan.entries
-    for path, (_, old, _) in writes.items():
-        if old is not None:
-            both[path] = both[path]._replace(hashes=[digest(old), *both[path].hashes])
-    if not (writes or plan.modes or damaged or both != known or plan.entries != known):
-        return
-    swap = Swap()
     try:
         os.mkdir(staging)
-        for number, (data, _, mode) in enumerate(writes.values()):
-            write_new(f"{staging}/{number}", data)
-            if mode is not None:
-                os.chmod(f"{staging}/{number}", mode)
-        write_new(f"{staging}/record", record_text(both).encode())
-        kept = f"{staging}/old-record" if os.path.lexists(record) else None
-        swap.replace(f"{staging}/record", record, kept)
-        change_places(swap, root, staging, writes, deletes)
-        for path, mode in plan.modes.items():
-            swap.chmod(os.path.join(root, path), mode)
-    except BaseException:
-        swap.roll_back()
+        for number, change in enumerate(changes):
+            change.stage(f"{staging}/{number}")
+        put_record(root, between)
+        for number, change in enumerate(changes):
+            change.make(root, f"{staging}/{number}")
+        remove_empty_folders(root, gone)
+        if after != between:
+            put_record(root, after)
+    finally:
         clear(staging)
-        raise
-    try:
-        remove_empty_folders(root, (*deletes, *plan.gone))
-        if not plan.entries:
-            os.remove(record)
-        elif both != plan.entries:
-            write_new(f"{staging}/record", record_text(plan.entries).encode())
-            os.replace(f"{staging}/record", record)
-        clear(staging)
-    except OSError:  # the files are right, and the next run tidies up
-        pass
 
 
-def clear(staging: str) -> None:
-    """Empty and remove the staging folder, so far as it can be done; the next run comes here too."""
-    if not os.path.isdir(staging) or os.path.islink(staging):
+def put_record(root: str, entries: dict[str, Entry]) -> None:
+    record, staged = os.path.join(root, RECORD), os.path.join(root, STAGING, "record")
+    if entries:
+        write_new(staged, record_text(entries).encode())
+        os.replace(staged, record)
+    elif os.path.lexists(record):
+        os.remove(record)
+
+
+def clear(folder: str) -> None:
+    """Remove a folder and all that is in it, so far as it can be done; the next run comes here too."""
+    if not os.path.isdir(folder) or os.path.islink(folder):
         return
-    for folder, folders, files in os.walk(staging, topdown=False):
-        for remove, names in ((os.remove, files), (os.rmdir, folders)):
+    for inside, folders, files in os.walk(folder, topdown=False):
+        for remove, names in ((os.remove, files), (os.rmdir, folders), (os.rmdir, [""])):
             for name in names:
                 try:
-                    remove(os.path.join(folder, name))
+                    remove(os.path.join(inside, name))
                 except OSError:
                     pass
-    try:
-        os.rmdir(staging)
-    except OSError:
-        pass
 
 
-def change_places(swap: Swap, root: str, staging: str, writes, deletes) -> None:
-    """Set aside what is to go, and move the staged files to their places."""
-    for number, path in enumerate(deletes):
-        swap.set_aside(os.path.join(root, path), f"{staging}/gone-{number}", deletes[path])
-    for number, (path, (_, old, _)) in enumerate(writes.items()):
-        full = os.path.join(root, path)
-        if old is None and os.path.isdir(full):  # only folders and bytecode, as the plan has seen
-            swap.set_aside(full, f"{staging}/husk-{number}", None)
-        kept = None if old is None else f"{staging}/old-{number}"
-        swap.replace(f"{staging}/{number}", full, kept, old)
-
-
-def remove_empty_folders(root: str, deleted) -> None:
+def remove_empty_folders(root: str, deleted: Iterable[str]) -> None:
     """Remove the folders that deleted files leave empty, and the bytecode that Python made of these files."""
     for path in deleted:
         folder, _, base = path.rpartition("/")
@@ -407,9 +375,9 @@ def remove_empty_folders(root: str, deleted) -> None:
                     os.remove(os.path.join(cache, name))
             if not os.listdir(cache):
                 os.rmdir(cache)
-        while folder and not os.path.islink(os.path.join(root, folder)):
-            if os.path.isdir(os.path.join(root, folder)):
-                if os.listdir(os.path.join(root, folder)):
+        while folder and not os.path.islink(full := os.path.join(root, folder)):
+            if os.path.isdir(full):
+                if os.listdir(full):
                     break
-                os.rmdir(os.path.join(root, folder))
+                os.rmdir(full)
             folder = folder.rpartition("/")[0]

@@ -4,43 +4,54 @@
 from __future__ import annotations
 
 import re
-from collections import namedtuple
+from collections.abc import Iterable, Mapping, Sequence
 
-from literate.book import COST_OF_PIECE, LARGEST_FILE, Book, line_of
-from literate.header import add_header
+from literate.book import COST_OF_PIECE, LARGEST_FILE, Book, Item, line_of, too_large
+from literate.header import header
 from literate.markdown import Block
 
-Piece = namedtuple("Piece", "text block start pad via")
-Via = namedtuple("Via", "block start pad outer")
+
+class Piece:
+    """A stretch of a target's text that comes from one place.
+
+    `text`: as it is written, the join of all being the file; `block` and `start`: the body and the offset in it where
+    it begins (-1: the header line); `pad`: put before every line that begins in it; `via`: the reference that brought
+    it in, itself a piece without text, None at the top.
+    """
+
+    __slots__ = ("block", "pad", "start", "text", "via")
+
+    def __init__(self, text: str, block: Block, start: int, pad: str, via: Piece | None):
+        self.text, self.block, self.start, self.pad, self.via = text, block, start, pad, via
 
 
-def expand_items(book: Book, name: str, items=None) -> list[tuple]:
-    """The chunk with every reference replaced: pieces as in `target_pieces`, but plain tuples. No reference may be
-    undefined, and no chunk contain itself. Raises OverflowError when the text would be larger than LARGEST_FILE."""
-    items = book.items if items is None else items
-    pieces: list[tuple] = []
+def expand_items(book: Book, name: str, items: Mapping[str, list[Item]]) -> list[Piece]:
+    """The chunk with every reference replaced. No reference may be undefined, and no chunk contain itself.
+
+    Raises OverflowError when the text would be larger than LARGEST_FILE.
+    """
+    pieces: list[Piece] = []
     stack = []
-    work, pad, via, inside, before = iter(items[name]), "", None, -1, None
+    work, pad, inside = iter(items[name]), "", -1
+    via: Piece | None = None
+    before: Piece | None = None
     fresh, composed, room = True, False, LARGEST_FILE
     while True:
         for block, start, text, referred, indent in work:
-            if referred is None:
-                room -= COST_OF_PIECE + len(text) + (len(pad) * text.count("\n") if pad else 0)
-                if room >= 0:
-                    text = pad_lines(text, pad, fresh) if pad else text
-                    pieces.append((text, block, start, pad, via))
-                    fresh = text[-1] == "\n"
-                    continue
-            room -= COST_OF_PIECE
+            room -= COST_OF_PIECE + len(text) + (len(pad) * text.count("\n") if pad else 0)
             if room < 0:
                 raise OverflowError(name)
+            if referred is None:
+                text = pad_lines(text, pad, fresh) if pad else text
+                pieces.append(Piece(text, block, start, pad, via))
+                fresh = text[-1] == "\n"
+                continue
             stack.append((work, pad, via, inside, before))
-            via, before = Via(block, start, pad, via), None
+            outer, via, before = via, Piece("", block, start, pad, via), None
             if indent is None or not fresh:
                 composed = True
-                space = (pad if fresh else "") + (indent or "")
-                if space:
-                    before = (space, block, start, space, via.outer)
+                if space := (pad if fresh else "") + (indent or ""):
+                    before = Piece(space, block, start, space, outer)
                     pieces.append(before)
                 pad, fresh = re.sub(r"[^\t]", " ", last_line(pieces)), False
                 inside = len(pieces) if indent is None else -1
@@ -50,14 +61,15 @@ def expand_items(book: Book, name: str, items=None) -> list[tuple]:
             break
         else:
             if 0 <= inside < len(pieces) and fresh:
-                text, *rest = pieces[-1]
-                pieces[-1] = (text[:-1], *rest)
+                pieces[-1].text = pieces[-1].text[:-1]
                 fresh = not last_line(pieces)
             elif pieces and pieces[-1] is before:  # white space in front of a chunk that is empty
                 pieces.pop()
                 fresh = not last_line(pieces)
             if not stack:
-                return blank_white_lines(pieces) if composed else pieces
+                if composed:
+                    blank_white_lines(pieces)
+                return pieces
             work, pad, via, inside, before = stack.pop()
 
 
@@ -75,89 +87,93 @@ def pad_lines(text: str, pad: str, fresh: bool) -> str:
     return "\n".join(out)
 
 
-def blank_white_lines(pieces: list[tuple]) -> list[tuple]:
-    """The pieces, with every line that several of them share and that is only white space made empty."""
+def blank_white_lines(pieces: list[Piece]) -> None:
+    """Make every line that several pieces share, and that is only white space, empty."""
     first = 0  # the piece in which the current line begins
-    for number, (text, block, start, pad, via) in enumerate(pieces):
-        head, newline, _ = text.partition("\n")
+    for number, piece in enumerate(pieces):
+        head, newline, _ = piece.text.partition("\n")
         if not newline:
             continue
         if number > first and not (last_line(pieces[first:number]) + head).strip():
-            for shared in range(first, number):
-                before = pieces[shared]
-                kept = before[0][: before[0].rfind("\n") + 1]
-                pieces[shared] = (kept, *before[1:])
-            pieces[number] = (text[len(head) :], block, start + len(head), pad, via)
+            for shared in pieces[first:number]:
+                shared.text = shared.text[: shared.text.rfind("\n") + 1]
+            piece.text, piece.start = piece.text[len(head) :], piece.start + len(head)
         first = number
-    return pieces
 
 
-def last_line(pieces) -> str:
+def last_line(pieces: Sequence[Piece]) -> str:
     """What stands on the last line so far."""
     line = ""
-    for text, *_ in reversed(pieces):
-        _, newline, tail = text.rpartition("\n")
+    for piece in reversed(pieces):
+        _, newline, tail = piece.text.rpartition("\n")
         line = tail + line
         if newline:
             break
     return line
 
 
-def target_tuples(book: Book, target: str, bare: bool, items=None) -> list[tuple]:
-    """A target's pieces as plain tuples: one newline at the end, and the header line unless `bare`."""
+def target_pieces(
+    book: Book, target: str, *, bare: bool = False, items: Mapping[str, list[Item]] | None = None
+) -> list[Piece]:
+    """A target's text in pieces: its chunk expanded, the header line unless `bare`, one newline at the end."""
+    name = book.targets[target]
     try:
-        pieces = expand_items(book, book.targets[target], items)
+        pieces = expand_items(book, name, book.items if items is None else items)
     except OverflowError:
-        block, mib = book.chunks[book.targets[target]][0], LARGEST_FILE >> 20
-        raise OverflowError(f"{block}: target {target!r} would be larger than {mib} MiB") from None
-    while pieces:
-        text = pieces[-1][0].rstrip("\n")
-        if text:
-            pieces[-1] = (text + "\n", *pieces[-1][1:])
-            break
+        raise OverflowError(f"{book.chunks[name][0]}: {too_large(target)}") from None
+    while pieces and not (text := pieces[-1].text.rstrip("\n")):
         pieces.pop()
-    if pieces and not bare:
-        add_header(book, target, pieces)
+    if pieces:
+        pieces[-1].text = text + "\n"
+        if not bare:
+            put_header(pieces, *header(target, book.chunks[name], text_of(pieces)))
     return pieces
 
 
-def target_pieces(book: Book, target: str, *, bare: bool = False) -> list[Piece]:
-    """A target's text as stretches that come from one place each.
+def put_header(pieces: list[Piece], at: int, line: str) -> None:
+    """Put the header line into the text at an offset, as a piece of its own."""
+    if not line:
+        return
+    number = 0
+    while number < len(pieces) and at >= len(pieces[number].text):
+        at -= len(pieces[number].text)
+        number += 1
+    if at:
+        piece = pieces[number]
+        rest = Piece(piece.text[at:], piece.block, piece.start + at, piece.pad, piece.via)
+        piece.text = piece.text[:at]
+        number += 1
+        pieces.insert(number, rest)
+    pieces.insert(number, Piece(line, pieces[0].block, -1, "", None))
 
-    `text`: as it is written, the join of all being the file; `block` and `start`: the body and the offset in it where
-    it begins (-1: the header line); `pad`: put before every line that begins in it; `via`: the reference that brought
-    it in, as (block, start, pad there, the reference around it), None at the top.
-    """
-    return [Piece(*piece) for piece in target_tuples(book, target, bare)]
+
+def text_of(pieces: Iterable[Piece]) -> str:
+    return "".join([piece.text for piece in pieces])
 
 
 def expand(book: Book, target: str, *, bare: bool = False) -> str:
     """The text of one target: its chunk expanded, the header line unless `bare`, one newline at the end."""
-    return "".join([piece[0] for piece in target_tuples(book, target, bare)])
+    return text_of(target_pieces(book, target, bare=bare))
 
 
-def origins(pieces) -> list[tuple[Block, int]]:
+def origins(pieces: Iterable[Piece]) -> list[tuple[Block, int]]:
     """(block, chapter line) of every generated line: where the first thing on it, white space aside, comes from."""
-    found = []
+    found: list[tuple[Block, int]] = []
     certain = True  # whether the last line in `found` has a thing on it
     fresh = True
-    for text, block, start, *_ in pieces:
-        line = line_of(block, start)
-        for number, part in enumerate(text.split("\n")):
-            if number:
-                fresh = True
-            if fresh:
-                if not part and number == text.count("\n"):
-                    break  # the line has not begun yet
-                found.append((block, line + number))
+    for piece in pieces:
+        line, parts = line_of(piece.block, piece.start), piece.text.split("\n")
+        for number, part in enumerate(parts):
+            fresh = fresh or number > 0
+            if fresh and (part or number < len(parts) - 1):  # or else the line has not begun yet
+                found.append((piece.block, line + number))
                 certain, fresh = bool(part.strip()), False
             elif not certain and part.strip():
-                found[-1], certain = (block, line + number), True
+                found[-1], certain = (piece.block, line + number), True
     return found
 
 
 def line_map(book: Book, target: str, *, bare: bool = False) -> list[tuple[str, int]]:
     """(chapter path, line from 1) for every line of the target, in order; the header's is its block's opener."""
-    return [
-        (block.chapter.path, line) for block, line in origins(target_tuples(book, target, bare))
-    ]
+    pieces = target_pieces(book, target, bare=bare)
+    return [(block.chapter.path, line) for block, line in origins(pieces)]

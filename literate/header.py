@@ -6,10 +6,7 @@ from __future__ import annotations
 import os
 import re
 
-from literate.book import Book
-from literate.markdown import FRONT_MATTER, Chapter
-
-# ---- the header line
+from literate.markdown import FRONT_MATTER, Block, Chapter
 
 COMMENT_STYLES = {
     "# {}": "py pyi pyx sh bash zsh fish rb r jl nim toml yaml yml mk cmake tcl awk sed ps1 properties "
@@ -36,37 +33,23 @@ PROLOGUE = r"""(?xi)
       | <\?.*\n | <!DOCTYPE[^>\[]*(?:\[[^\]]*\])?[^>]*>.*\n | @charset.*\n)?"""
 
 
-def add_header(book: Book, target: str, pieces: list[tuple]) -> None:
-    """Put the line that names the chapter on top, where the target's format has comments."""
+def header(target: str, blocks: list[Block], text: str) -> tuple[int, str]:
+    """Where in a target's text the line that names the chapter goes, and the line; "" where the format has none."""
     _, dot, ending = target.rpartition("/")[2].lower().rpartition(".")
     known = COMMENT_STYLES if dot or ending.endswith("file") else {}
     style = next((s for s, endings in known.items() if f" {ending} " in f" {endings} "), None)
-    if style is None:
-        return
-    blocks = book.chunks[book.targets[target]]
-    if any(block.attributes.get("header") == "no" for block in blocks):
-        return
+    if style is None or any(block.attributes.get("header") == "no" for block in blocks):
+        return 0, ""
     chapters = list(dict.fromkeys(chapter_title(block.chapter) for block in blocks))
     more = f" and {len(chapters) - 1} more" if len(chapters) > 1 else ""
     line = style.format(f"Tangled from {without_comment_ends(chapters[0])}{more}") + "\n"
-    text = "".join([piece[0] for piece in pieces])
     is_page = style[0] == "<"
-    found = is_page and re.match(FRONT_MATTER, text) or re.match(PROLOGUE, text)
+    found = re.match(FRONT_MATTER, text) if is_page else None
+    found = found or re.match(PROLOGUE, text)
+    at = found.end() if found else 0
     first_line = FIRST_LINE.format(re.escape(style.split()[0])) + r"|\w[\w-]*:\s" * is_page
-    if re.match(first_line, text[found.end() :]) or text[0] == "<" and not is_page:
-        return
-    kept, header = found.end(), (line, pieces[0][1], -1, "", None)
-    for number, (text, block, start, *rest) in enumerate(pieces):
-        if kept < len(text):
-            split = [
-                (text[:kept], block, start, *rest),
-                header,
-                (text[kept:], block, start + kept, *rest),
-            ]
-            pieces[number : number + 1] = split if kept else split[1:]
-            return
-        kept -= len(text)
-    pieces.append(header)
+    is_read = re.match(first_line, text[at:]) or text[:1] == "<" and not is_page
+    return at, "" if is_read else line
 
 
 def chapter_title(chapter: Chapter) -> str:

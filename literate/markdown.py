@@ -16,7 +16,7 @@ FRONT_MATTER = (  # of a page or a chapter
 class Chapter:
     """One Markdown file: `path` as it was found, `name` in the book, `text` with LF line ends, `blocks` in order.
 
-    `errors` and `warnings` are what its text alone says of it.
+    `errors` and `warnings` say what is wrong with it, in its own text and together with other chapters.
     """
 
     def __init__(self, path: str, name: str, text: str):
@@ -41,27 +41,19 @@ class Block:
 
     __slots__ = "chapter line end_line prefix fence language classes name attributes file patch body".split()
 
-    def __init__(self, chapter, line, end_line, prefix, fence, opener, body):
-        self.chapter, self.line, self.end_line, self.prefix, self.fence = (
-            chapter,
-            line,
-            end_line,
-            prefix,
-            fence,
-        )
-        self.language, self.classes, self.name, self.attributes = opener
-        self.file, self.patch, self.body = (
-            self.attributes.get("file"),
-            self.attributes.get("patch"),
-            body,
-        )
+    def __init__(self, chapter: Chapter, line: int, prefix: str, fence: str, says: Says, body: str):
+        self.chapter, self.line, self.end_line = chapter, line, line
+        self.prefix, self.fence, self.body = prefix, fence, body
+        self.language, self.classes, self.name, self.attributes = says
+        self.file, self.patch = self.attributes.get("file"), self.attributes.get("patch")
 
-    @property
-    def indent(self) -> int:
-        """Columns between the margin, or the last quote mark, and the fence."""
-        return columns(strip_quotes(self.prefix))
+    def error(self, message: str, line: int | None = None) -> None:
+        self.chapter.error(line or self.line, message)
 
-    def __str__(self):
+    def warn(self, message: str, line: int | None = None) -> None:
+        self.chapter.warn(line or self.line, message)
+
+    def __str__(self) -> str:
         return f"{self.chapter.path}:{self.line}"
 
 
@@ -69,8 +61,7 @@ def scan(chapter: Chapter) -> None:
     """Find every fenced block of the chapter that stands outside HTML comments and indented code."""
     text, find = chapter.text, chapter.text.find
     position = counted = 0  # looked at up to here; the line that `line` counts begins there
-    line = 1
-    last_end = 0  # of the last block that was kept
+    line, last_end = 1, 0  # where the last block that was kept ended
     header = re.match(FRONT_MATTER, text)
     ticks, tildes, comment = find("```"), find("~~~"), find("<!--", header.end() if header else 0)
     while True:
@@ -78,83 +69,71 @@ def scan(chapter: Chapter) -> None:
         tildes = find("~~~", position) if 0 <= tildes < position else tildes
         comment = find("<!--", position) if 0 <= comment < position else comment
         at = ticks if tildes < 0 or 0 <= ticks < tildes else tildes
-        if 0 <= comment and (at < 0 or comment < at):
+        if comment >= 0 and (at < 0 or comment < at):
             position = after_comment(chapter, comment, position)
             continue
         if at < 0:
             return
-        prefix, wrong = "", ""
-        simple = SIMPLE.match(text, at) if at == 0 or text[at - 1] == "\n" else None
-        if simple:  # as nearly every block begins: all that is said below, in one expression
-            fence, language, cls, name, file = simple.groups()
-            classes = [cls] if cls and (language or cls == "append") else []
-            language = language or ("" if classes else cls) or ""
-            opener = language, classes, name, {"file": file} if file else {}
-            start, stop = at, simple.end() - 1
-            position = stop
-        else:
-            start, stop = text.rfind("\n", 0, at) + 1, find("\n", at)
-            position = stop = stop if stop >= 0 else len(text)
-            prefix, info = text[start:at], text[at:stop].lstrip(text[at])
-            fence = text[at : stop - len(info)]
-            is_opener = not prefix or re.fullmatch(OPENER_PREFIX, prefix)
-            if not is_opener or "`" in info and fence[0] == "`":
-                if is_opener and re.match(r"[ \t]*[\w+-]*[ \t]*\{[.#]", info):
-                    line = text.count("\n", 0, start) + 1
-                    wrong = "a backtick in the opener makes this no fence; open it with ~~~"
-                    chapter.error(line, wrong)
-                    counted = start
-                continue
-            try:
-                opener = parse_opener(info)
-            except ValueError as error:
-                opener, wrong = NOTHING, str(error)
+        start, stop = text.rfind("\n", 0, at) + 1, find("\n", at)
+        position = stop = stop if stop >= 0 else len(text)
+        prefix, info = text[start:at], text[at:stop].lstrip(text[at])
+        fence, wrong = text[at : stop - len(info)], ""
+        if prefix and not re.fullmatch(OPENER_PREFIX, prefix):
+            continue
         line += text.count("\n", counted, start)
         counted = start
-        block = Block(chapter, line, line, prefix, fence, opener, "")
+        if "`" in info and fence[0] == "`":
+            if re.match(r"[ \t]*[\w+-]*[ \t]*\{[.#]", info):
+                wrong = "a backtick in the info string makes this no fence; open it with ~~~"
+                chapter.error(line, wrong)
+            continue
+        try:
+            says = parse_info(info)
+        except ValueError as error:
+            says, wrong = NOTHING, str(error)
+        block = Block(chapter, line, prefix, fence, says, "")
         if prefix and prefix.isspace() and is_indented_code(text, start, columns(prefix)):
             if block.file or block.name or block.patch:
-                chapter.warn(line, "this fence stands in indented code, so it is text and no block")
+                block.warn("this fence stands in indented code, so it is text and no block")
             continue
-        close, end = find(fence, stop), -1
-        if close > 0 and not prefix and text[close - 1] == "\n":
-            end = close + len(fence)  # as nearly every block ends
-        if end < 0 or text[end : end + 1] not in ("\n", ""):
-            close, end = find_close(text, stop, prefix, fence)
-            if close < 0:
-                wrong = f"fence is not closed: no line of {fence} follows that ends it"
-                chapter.error(line, wrong + ended_early(block))
-                continue
-            swallowed = opener_within(text[stop + 1 : close], prefix, fence)
-            if swallowed >= 0:
-                position = stop + 1 + swallowed
-                other = line + text.count("\n", start, position)
-                wrong = f"fence is not closed before another block opens in line {other}"
-                chapter.error(line, wrong + ended_early(block))
-                continue
-        if wrong:
-            chapter.error(line, wrong)
-        if not simple and "{" not in info and re.search(r"(?:^|\s)file\s*=", info):
-            chapter.warn(line, "file= outside of {...} is not read; write {file=...}")
-        line += text.count("\n", counted, close)
-        position = end
-        block.end_line, counted = line, close
-        if simple and text[last_end : last_end + 2].strip() and (wrong := ended_early(block)):
-            chapter.warn(block.line, "this fence opens a block of its own" + wrong)
-        last_end = end
+        close, end = find_close(text, stop, prefix, fence)
+        if close < 0:
+            wrong = f"fence is not closed: no line of {fence} follows that ends it"
+            block.error(wrong + ended_early(block))
+            continue
         body = text[stop + 1 : close]
+        if fence in body and (swallowed := opener_within(body, prefix, fence)) >= 0:
+            position = stop + 1 + swallowed
+            other = line + text.count("\n", start, position)
+            wrong = f"fence is not closed before another block opens in line {other}"
+            block.error(wrong + ended_early(block))
+            continue
+        if wrong:
+            block.error(wrong)
+        check_kept(block, info, text[last_end : last_end + 2])
+        line += text.count("\n", counted, close)
+        block.end_line, counted = line, close
         block.body = strip_prefix(body, prefix) if prefix else body
+        position = last_end = end
         chapter.blocks.append(block)
+
+
+def check_kept(block: Block, info: str, behind: str) -> None:
+    """Warn where a block is probably not what its author wanted; `behind` the last one, two characters."""
+    if "file" in info and "{" not in info and re.search(r"(?:^|\s)file\s*=", info):
+        block.warn("file= outside of {...} is not read; write {file=...}")
+    if not block.prefix and behind.strip() and (early := ended_early(block)):
+        block.warn("this fence opens a block of its own" + early)
 
 
 def ended_early(block: Block) -> str:
     """What to add to a message about a bare fence that may be the true end of the block before it."""
     last = block.chapter.blocks[-1] if block.chapter.blocks else block
-    opener = block.language, block.classes, block.name, block.attributes
-    mark, is_tangled = last.fence[0], last.name or last.file or last.patch
-    if opener != NOTHING or not is_tangled or block.fence[0] != mark:
+    is_bare = (block.language, block.classes, block.name, block.attributes) == NOTHING
+    is_tangled = last.name or last.file or last.patch
+    if not is_bare or not is_tangled or block.fence[0] != last.fence[0]:
         return ""
-    longer = mark * (max(len(last.fence), len(block.fence)) + 1)
+    longer = last.fence[0] * (max(len(last.fence), len(block.fence)) + 1)
     return (
         f"; the block of line {last.line} ended in line {last.end_line}: "
         f"if that fence is part of its text, open and close the block with {longer}"
@@ -162,26 +141,22 @@ def ended_early(block: Block) -> str:
 
 
 def find_close(text: str, stop: int, prefix: str, fence: str) -> tuple[int, int]:
-    """(start, end) of the line that closes a fence whose opener ends at `stop`; (-1, -1) without one."""
-    at = stop
-    depth, width = prefix.count(">"), columns(strip_quotes(spaces_for(prefix))) if prefix else 0
-    while (at := text.find(fence, at)) >= 0:
-        start = text.rfind("\n", 0, at) + 1
-        end = text.find("\n", at)
+    """(start, end) of the line that closes a fence whose info string ends at `stop`; (-1, -1) without one."""
+    at = text.find(fence, stop)
+    end = at + len(fence)
+    if at > 0 and not prefix and text[at - 1] == "\n" and text[end : end + 1] in "\n":
+        return at, end  # as nearly every block ends
+    depth, width = prefix.count(">"), columns(strip_quotes(spaces_for(prefix)))
+    while at >= 0:
+        start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
         end = len(text) if end < 0 else end
-        before, rest = text[start:at], text[at:end]
-        if (
-            rest.rstrip(" \t").strip(fence[0]) == ""
-            and before.strip(" \t>") == ""
-            and before.count(">") == depth
-        ):
+        before, rest = text[start:at], text[at:end].rstrip(" \t")
+        is_fence = not rest.strip(fence[0]) and not before.strip(" \t>")
+        if is_fence and before.count(">") == depth:
             if -TAB_STOP < columns(strip_quotes(before)) - width < TAB_STOP:
-                if depth and not all(
-                    quote_marks(depth).match(row) for row in text[stop + 1 : start].split("\n")[:-1]
-                ):
-                    break
-                return start, end
-        at = end
+                rows, in_quote = text[stop + 1 : start].split("\n")[:-1], quote_marks(depth)
+                return (start, end) if not depth or all(map(in_quote.match, rows)) else (-1, -1)
+        at = text.find(fence, end)
     return -1, -1
 
 
@@ -201,7 +176,7 @@ def opener_within(body: str, prefix: str, fence: str) -> int:
 OPENER_PREFIX = r"(?:[ \t]*(?:>|(?:[-*+]|\d{1,9}[.)])(?=[ \t])))*[ \t]*"
 
 
-def quote_marks(depth: int) -> re.Pattern:
+def quote_marks(depth: int) -> re.Pattern[str]:
     return re.compile(rf"(?:[ \t]*> ?){{{depth}}}")
 
 
@@ -235,10 +210,8 @@ def strip_quotes(prefix: str) -> str:
 
 def strip_prefix(body: str, prefix: str) -> str:
     """`body` without quote marks and without the columns before the fence."""
-    depth, width = prefix.count(">"), columns(strip_quotes(spaces_for(prefix)))
-    rows = body.split("\n")[:-1]
-    if depth:
-        rows = [row[quote_marks(depth).match(row).end() :] for row in rows]
+    in_quote, width = quote_marks(prefix.count(">")), columns(strip_quotes(spaces_for(prefix)))
+    rows = [in_quote.sub("", row, count=1) for row in body.split("\n")[:-1]]
     return "".join(strip_columns(row, width) + "\n" for row in rows)
 
 
@@ -290,12 +263,13 @@ def after_comment(chapter: Chapter, at: int, since: int) -> int:
 
 NAME = r"[^\x00-,;-@\[-^`{-\x7f\s]+"  # letters of any script, digits, - _ . : /
 SIMPLE = re.compile(
-    r"(`{3,}|~{3,})[ \t]*([\w+-]*)[ \t]*"
-    r"(?:\{(?:\.([\w+-]+))?[ \t]*(?:#([\w\-.:/]+))?[ \t]*(?:file=([\w\-./]+))?\})?[ \t]*\n",
+    r"[ \t]*([\w+-]*)[ \t]*"
+    r"(?:\{(?:\.([\w+-]+))?[ \t]*(?:#([\w\-.:/]+))?[ \t]*(?:file=([\w\-./]+))?\})?[ \t]*",
     re.ASCII,
 )
 MEANT_FOR_US = r"\{[^{}]*?(?:#\s*[^\s{}]|\b(?:file|patch)\s*[=:])"
-NOTHING: tuple = ("", [], None, {})
+Says = tuple[str, list[str], str | None, dict[str, str]]  # language, classes, name, attributes
+NOTHING: Says = ("", [], None, {})
 ATTRIBUTE = r"""(?x)\s*(?:
     \#(?P<id>[^\s{}"']+)
   | \.(?P<cls>[^\s{}"'=]+)
@@ -304,29 +278,36 @@ ATTRIBUTE = r"""(?x)\s*(?:
 )(?=\s|\Z)"""
 
 
-def parse_opener(info: str) -> tuple:
-    """(language, classes, name, attributes) of what follows a fence; `python {#name file=a.py}` and
-    `{.python #name file="a.py"}` say the same. Raises ValueError where a block meant for the tangler is malformed."""
+def parse_info(info: str) -> Says:
+    """What an info string says; `python {#name file=a.py}` and `{.python #name file="a.py"}` say the same.
+
+    Raises ValueError where a block meant for the tangler is malformed.
+    """
+    if simple := SIMPLE.fullmatch(info):
+        language, cls, name, file = simple.groups()
+        classes = [cls] if cls and (language or cls == "append") else []
+        language = language or ("" if classes else cls) or ""
+        return language, classes, name, {"file": file} if file else {}
     outer = re.match(r"\s*([^\s{}]*)\s*\{(.*)\}\s*\Z", info)
     meant = re.search(MEANT_FOR_US, info)
     if outer is None:
         if meant:
             raise ValueError(
-                f"the opener does not end in one {{...}} of attributes: {info.strip()!r}"
+                f"the line does not end in one {{...}} of attributes: {info.strip()!r}"
             )
         return (info.replace("{", " ").split() or [""])[0], [], None, {}
     language, inside = outer.groups()
-    classes: list[str] = []
-    name, attributes, at, token = None, {}, 0, ""
+    classes, name, attributes, at, token = [], None, dict[str, str](), 0, ""
     while inside[at:].strip():
         found = re.compile(ATTRIBUTE).match(inside, at)
         if found is None:
             if not meant:
                 return language, classes, None, {}
+            rest = inside[at:].strip()
             raise ValueError(
-                f"cannot read attributes from {inside[at:].strip()!r} on; wanted #name, .class, key=value"
+                f"cannot read attributes from {rest!r} on; wanted #name, .class, key=value"
             )
-        at, kind = found.end(), found.lastgroup
+        at, kind = found.end(), str(found.lastgroup)
         last, token = token, "".join(found[0].split())
         if meant and kind not in ("double", "single"):
             half_read(last, token)

@@ -3,75 +3,66 @@
 
 from __future__ import annotations
 
-import posixpath
 import re
+from collections.abc import Mapping
 
-from literate.book import LARGEST_FILE, Book, nearest, reached, split_items
-from literate.expand import expand, target_tuples
+from literate.book import LARGEST_FILE, Book, Item, nearest, reached, split_items
+from literate.expand import expand, target_pieces, text_of
 from literate.markdown import NOTHING, Block, normal
 
-# ---- variants
+
+class Misfit(ValueError):
+    """A patch that cannot be applied; the arguments are its block and why."""
 
 
 def hunks(block: Block) -> list[tuple[str, str]]:
-    """The (old, new) texts of a `patch=` block; a line of `@@` parts two. Raises ValueError when it is no patch."""
+    """The (old, new) texts of a `patch=` block; a line of `@@` parts two. Raises Misfit when it is no patch."""
     found, old, new = [], "", ""
     for number, line in enumerate([*block.body.split("\n")[:-1], "@@"], 1):
         sign, text = line[:1], line[1:] + "\n"
         if sign == "@":
             if old == new and old:
-                raise ValueError("patch changes nothing: no line of it begins with - or +")
+                raise Misfit(block, "patch changes nothing: no line of it begins with - or +")
             found += [(old, new)] if old != new else []
             old = new = ""
         elif sign not in ("", " ", "-", "+"):
-            raise ValueError(
-                f"line {number} of the patch begins with {sign!r}; wanted a space, - or +"
-            )
+            wrong = f"line {number} of the patch begins with {sign!r}; wanted a space, - or +"
+            raise Misfit(block, wrong)
         else:
             old += text if sign != "+" else ""
             new += text if sign != "-" else ""
     if not found:
-        raise ValueError("patch is empty")
+        raise Misfit(block, "patch is empty")
     return found
 
 
 def patched(book: Book, blocks: list[Block]) -> dict[str, Block]:
-    """chunk -> one block with its text after the patches. Raises ValueError, with the block, at one that does not fit."""
+    """chunk -> one block with its text after the patches. Raises Misfit at one that does not fit."""
     found: dict[str, Block] = {}
     for block in blocks:
-        chunk = normal(block.patch)
-        try:
-            if chunk not in book.chunks:
-                raise ValueError(
-                    f"patch of chunk {chunk!r}, which is undefined{nearest(book, chunk)}"
-                )
-            first = book.chunks[chunk][0]
-            text = (
-                found[chunk].body if chunk in found else "".join(b.body for b in book.chunks[chunk])
-            )
-            for old, new in hunks(block):
-                text = replace_once(text, old, new, chunk)
-            found[chunk] = Block(
-                first.chapter, first.line, first.end_line, first.prefix, first.fence, NOTHING, text
-            )
-        except ValueError as error:
-            raise ValueError(str(error), block) from None
+        chunk = normal(block.patch or "")
+        if chunk not in book.chunks:
+            wrong = f"patch of chunk {chunk!r}, which is undefined{nearest(book, chunk)}"
+            raise Misfit(block, wrong)
+        first = book.chunks[chunk][0]
+        text = "".join(part.body for part in book.chunks[chunk])
+        text = found[chunk].body if chunk in found else text
+        for old, new in hunks(block):
+            text = replace_once(block, text, old, new)
+        found[chunk] = Block(first.chapter, first.line, first.prefix, first.fence, NOTHING, text)
     return found
 
 
-def replace_once(text: str, old: str, new: str, chunk: str) -> str:
+def replace_once(block: Block, text: str, old: str, new: str) -> str:
     """`text` with the lines `old`, which must stand in it exactly once, replaced by `new`."""
     if not old:
-        raise ValueError("patch has no line of context, so it could go anywhere")
+        raise Misfit(block, "patch has no line of context, so it could go anywhere")
     places = [m.start() for m in re.finditer(f"^(?={re.escape(old)})", text, re.MULTILINE)]
     if len(places) != 1:
         lines = ", ".join(str(text.count("\n", 0, place) + 1) for place in places)
-        fits = (
-            f"fits {len(places)} times (lines {lines} of the chunk)" if places else "does not fit"
-        )
-        raise ValueError(
-            f"patch {fits} in chunk {chunk!r}; its context and - lines have to stand there exactly once"
-        )
+        fits = f"fits {len(places)} times (lines {lines} of the chunk)" if lines else "does not fit"
+        wanted = "its context and - lines have to stand there exactly once"
+        raise Misfit(block, f"patch {fits} in chunk {normal(block.patch or '')!r}; {wanted}")
     return text[: places[0]] + new + text[places[0] + len(old) :]
 
 
@@ -80,54 +71,55 @@ def check_variants(book: Book) -> None:
     for blocks in book.variants.values():
         files = [block for block in blocks if block.file is not None]
         for block in files[1:]:
-            if posixpath.normpath(block.file) != posixpath.normpath(files[0].file):
-                book.error(block, f"this variant already goes to {files[0].file!r} at {files[0]}")
+            if block.file != files[0].file:
+                block.error(f"this variant already goes to {files[0].file!r} at {files[0]}")
         try:
-            changed = {
-                chunk: split_items(block, book.chunks)
-                for chunk, block in patched(book, blocks).items()
-            }
-            for chunk, items in changed.items():
-                for name in [item[3] for item in items if item[3] is not None]:
-                    if wrong := bad_reference(book, book.items | changed, chunk, name):
-                        book.error(blocks[0], f"patch refers to chunk {name!r}, {wrong}")
-        except ValueError as error:
-            book.error(error.args[1], error.args[0])
+            changed = patched_items(book, blocks)
+        except Misfit as misfit:
+            block, wrong = misfit.args
+            block.error(wrong)
+            continue
+        for chunk, items in changed.items():
+            for name in [item[3] for item in items if item[3] is not None]:
+                if wrong := bad_reference(book, book.items | changed, chunk, name):
+                    blocks[0].error(f"patch refers to chunk {name!r}, {wrong}")
 
 
-def bad_reference(book: Book, items, chunk: str, name: str) -> str | None:
+def patched_items(book: Book, blocks: list[Block]) -> dict[str, list[Item]]:
+    return {c: split_items(block, book.chunks) for c, block in patched(book, blocks).items()}
+
+
+def bad_reference(book: Book, items: Mapping[str, list[Item]], chunk: str, name: str) -> str:
     if name not in book.chunks:
         return f"which is undefined{nearest(book, name)}"
-    return f"which contains {chunk!r}: a cycle" if chunk in reached(items, [name]) else None
+    return f"which contains {chunk!r}: a cycle" if chunk in reached(items, [name]) else ""
 
 
 def variant_diff(
-    book: Book, blocks: list[Block], *, bare: bool = False, cache: dict | None = None
+    book: Book, blocks: list[Block], bare: bool, cache: dict[str, tuple[str, set[Block]]]
 ) -> str:
     """The unified diff, over every target they are in, that the patches of one variant make.
 
     `cache` (target -> text and blocks) saves work from one variant to the next.
     """
-    cache = {} if cache is None else cache
-    chunks = patched(book, blocks)
-    items = {
-        **book.items,
-        **{chunk: split_items(block, book.chunks) for chunk, block in chunks.items()},
-    }
-    touched = {block for chunk in chunks for block in book.chunks[chunk]}
+    changed = patched_items(book, blocks)
+    touched = {block for chunk in changed for block in book.chunks[chunk]}
     out = []
     for target in book.targets:
         if target not in cache:
-            pieces = target_tuples(book, target, bare)
-            cache[target] = "".join([p[0] for p in pieces]), {p[1] for p in pieces}
+            pieces = target_pieces(book, target, bare=bare)
+            cache[target] = text_of(pieces), {piece.block for piece in pieces}
         text, within = cache[target]
         if not touched.isdisjoint(within):
-            changed = "".join([p[0] for p in target_tuples(book, target, bare, items)])
-            out += unified(text, changed, f"a/{target}", f"b/{target}")
+            pieces = target_pieces(book, target, bare=bare, items={**book.items, **changed})
+            out += unified(text, text_of(pieces), f"a/{target}", f"b/{target}")
     return "".join(out)
 
 
-def opcodes(a: list[str], b: list[str]) -> list[tuple]:
+Opcode = tuple[str, int, int, int, int]
+
+
+def opcodes(a: list[str], b: list[str]) -> list[Opcode]:
     """How `a` becomes `b`, as difflib tells it. Equal ends are set aside first, which makes a small change cheap."""
     from difflib import SequenceMatcher
 
@@ -137,11 +129,10 @@ def opcodes(a: list[str], b: list[str]) -> list[tuple]:
     c, d = len(a) - tail, len(b) - tail
     is_long = (c - head) * (d - head) > 1_000_000
     middle = SequenceMatcher(None, a[head:c], b[head:d], is_long).get_opcodes()
-    found = [(tag, *(place + head for place in places)) for tag, *places in middle]
+    found = [(tag, i + head, j + head, k + head, n + head) for tag, i, j, k, n in middle]
     ends = ("equal", 0, head, 0, head), ("equal", c, len(a), d, len(b))
-    return [
-        code for code in (ends[0], *found, ends[1]) if code[1:3] != code[3:5] or code[1] < code[2]
-    ]
+    every = [*ends[:1], *found, *ends[1:]]
+    return [code for code in every if code[1:3] != code[3:5] or code[1] < code[2]]
 
 
 def unified(before: str, after: str, old_name: str, new_name: str) -> list[str]:
@@ -152,21 +143,19 @@ def unified(before: str, after: str, old_name: str, new_name: str) -> list[str]:
     if a == b:
         return []
     matcher = SequenceMatcher(None, "", "")
-    matcher.opcodes = opcodes(a, b)
-
-    def span(start, stop):
-        return f"{start + (stop > start)},{stop - start}".removesuffix(",1")
+    matcher.opcodes = opcodes(a, b)  # type: ignore[attr-defined]
 
     out = [f"--- {old_name}\n", f"+++ {new_name}\n"]
     for group in matcher.get_grouped_opcodes(3):
-        start, stop = (span(group[0][k], group[-1][k + 1]) for k in (1, 3))
-        out.append(f"@@ -{start} +{stop} @@\n")
+        (_, i1, _, j1, _), (_, _, i2, _, j2) = group[0], group[-1]
+        spans = [
+            f"{at + (to > at)},{to - at}".removesuffix(",1") for at, to in ((i1, i2), (j1, j2))
+        ]
+        out.append(f"@@ -{spans[0]} +{spans[1]} @@\n")
         for tag, i1, i2, j1, j2 in group:
             out += [(" " if tag == "equal" else "-") + line for line in a[i1:i2]]
             out += ["+" + line for line in b[j1:j2]] if tag != "equal" else []
-    return [
-        line if line.endswith("\n") else line + "\n\\ No newline at end of file\n" for line in out
-    ]
+    return [row if row[-1] == "\n" else row + "\n\\ No newline at end of file\n" for row in out]
 
 
 def products(book: Book, *, bare: bool = False) -> dict[str, str]:
@@ -175,17 +164,14 @@ def products(book: Book, *, bare: bool = False) -> dict[str, str]:
     Adds an error for a variant that changes no file, or makes one larger than LARGEST_FILE.
     """
     made = {target: expand(book, target, bare=bare) for target in book.targets}
-    cache: dict = {}
-    for blocks in book.variants.values():
-        block = next((b for b in blocks if b.file is not None), None)
-        if block is None:
-            continue
+    cache: dict[str, tuple[str, set[Block]]] = {}
+    for path, blocks in book.diffs.items():
+        block = next(block for block in blocks if block.file == path)
         try:
-            diff = variant_diff(book, blocks, bare=bare, cache=cache)
+            made[path] = variant_diff(book, blocks, bare, cache)
         except OverflowError:
-            book.error(block, f"patch makes a file larger than {LARGEST_FILE >> 20} MiB")
+            block.error(f"patch makes a file larger than {LARGEST_FILE >> 20} MiB")
             continue
-        if not diff:
-            book.error(block, f"patch of {block.patch!r} changes no file that the book makes")
-        made[posixpath.normpath(block.file)] = diff
+        if not made[path]:
+            block.error(f"patch of {block.patch!r} changes no file that the book makes")
     return made

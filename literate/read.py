@@ -5,84 +5,80 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable, Iterable
+from posixpath import normpath
 
-from literate.book import (
-    CELL_OPTION,
-    Book,
-    check_attributes,
-    check_collisions,
-    check_references,
-    clean_target,
-    continue_chunk,
-    read_mode,
-)
-from literate.markdown import Block, Chapter, Diagnostic, scan
+from literate.book import Book, check_collisions, check_references, read_mode, wrong_path
+from literate.markdown import Block, Chapter, scan
 from literate.patch import check_variants
 
+MARKDOWN = (".md", ".markdown")
+Source = str | os.PathLike[str]
 
-def find_chapters(sources) -> list[tuple[str, str]]:
+
+def find_chapters(sources: Iterable[Source]) -> list[tuple[str, str]]:
     """(path, name in the book) of every Markdown file in the sources, each a folder or a file, in book order.
 
     Hidden folders and `node_modules` are left out. Raises FileNotFoundError for a source that does not exist, and
     ValueError for a file that is not Markdown.
     """
     found = []
-    for source in map(os.fspath, sources):
+    for source in [os.fspath(source) for source in sources]:
         if os.path.isdir(source):
-            below = []
-            for folder, folders, files in os.walk(source):
-                folders[:] = [f for f in folders if f[0] != "." and f != "node_modules"]
-                inside = folder[len(source) :].strip(os.sep).split(os.sep)
-                below += [
-                    [*filter(None, inside), name]
-                    for name in files
-                    if name.endswith((".md", ".markdown"))
-                    and os.path.isfile(os.path.join(folder, name))
-                ]
-            found += [(os.path.join(source, *parts), "/".join(parts)) for parts in sorted(below)]
-        elif os.path.exists(source):
-            if not source.endswith((".md", ".markdown")):
-                raise ValueError(
-                    f"{source} is no chapter (*.md); name the book's folder, or nothing"
-                )
+            names = [place[len(source) :].strip(os.sep).split(os.sep) for place in walk(source)]
+            found += [(os.path.join(source, *parts), "/".join(parts)) for parts in sorted(names)]
+        elif not os.path.exists(source):
+            raise FileNotFoundError(source)
+        elif source.endswith(MARKDOWN):
             found.append((source, os.path.basename(source)))
         else:
-            raise FileNotFoundError(source)
+            raise ValueError(f"{source} is no chapter (*.md); name the book's folder, or nothing")
     return found
 
 
-def read_chapter(path: str, book: Book) -> str | None:
-    """A chapter's text with LF line ends and no byte order mark; None, and an error, when it is not UTF-8."""
+def walk(folder: str, lost: Callable[[OSError], object] | None = None) -> Iterable[str]:
+    """The Markdown files in a folder at any depth; `lost` is called for what cannot be looked at."""
+    for inside, folders, names in os.walk(folder, onerror=lost):
+        folders[:] = [name for name in folders if name[0] != "." and name != "node_modules"]
+        for place in [os.path.join(inside, name) for name in names if name.endswith(MARKDOWN)]:
+            if os.path.isfile(place):
+                yield place
+            elif lost:
+                lost(OSError(0, "is no file", place))
+
+
+def read_chapter(path: str, name: str) -> tuple[Chapter, bool]:
+    """A chapter, its text with LF line ends and no byte order mark; and whether it can be read: if not, it says why."""
+    data, line, wrong = b"", 1, ""
     try:
         with open(path, "rb", buffering=0) as file:
             data = file.read().removeprefix(b"\xef\xbb\xbf")
         text = data.decode().replace("\r\n", "\n")
+        chapter = Chapter(path, name, text)
         if "\r" in text and "\n" not in text:
-            book.errors.append(Diagnostic(path, 1, "ends its lines with CR alone; save it with LF"))
-        return text
+            chapter.error(1, "ends its lines with CR alone; save it with LF")
+        return chapter, True
     except OSError as error:
-        book.errors.append(Diagnostic(path, 1, f"cannot be read: {error.strerror}"))
+        wrong = f"cannot be read: {error.strerror}"
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         wrong = f"is not UTF-8: byte 0x{data[error.start]:02x}; save the chapter as UTF-8"
-        book.errors.append(Diagnostic(path, line, wrong))
-    return None
+    chapter = Chapter(path, name, "")
+    chapter.error(line, wrong)
+    return chapter, False
 
 
-def read_book(sources=("book",), *, join: bool = False, progress=None) -> Book:
+def read_book(sources: Iterable[Source] = ("book",), *, join: bool = False) -> Book:
     """Read and check a whole book from folders or Markdown files.
 
-    `join`: a name that two chapters define is one chunk, as in Entangled. `progress`: called with (number, total).
-    Raises only for a source that does not exist: what is wrong in a chapter is in `errors`; look there first.
+    `join`: a name that two chapters define is one chunk, as in Entangled. Raises only for a source that is not there or
+    is no Markdown: what is wrong in a chapter is in `errors`; look there first.
     """
     book = Book()
-    found = find_chapters(sources)
-    for number, (path, name) in enumerate(found, 1):
-        text = read_chapter(path, book)
-        if text is not None:
-            add_chapter(book, path, name, text)
-        if progress:
-            progress(number, len(found))
+    for place in find_chapters(sources):
+        chapter, is_read = read_chapter(*place)
+        (book.chapters if is_read else book.unread).append(chapter)
+        scan(chapter)
     link(book, join=join)
     return book
 
@@ -92,60 +88,86 @@ def add_chapter(book: Book, path: str, name: str, text: str) -> Chapter:
     chapter = Chapter(path, name, text)
     book.chapters.append(chapter)
     scan(chapter)
-    book.errors += chapter.errors
-    book.warnings += chapter.warnings
     return chapter
 
 
 def link(book: Book, *, join: bool = False) -> None:
     """Collect chunks, targets and variants from the blocks of all chapters, and check what they say of each other."""
+    book.join = join
     claims: dict[str, dict[str, Block]] = {}  # target -> name -> first block
     tangled = []
     for chapter in book.chapters:
         for block in chapter.blocks:
             if len(block.attributes) > (block.file is not None):
-                check_attributes(book, block, join)
+                check_attributes(block, join)
             if "|" in block.body[:3] and block.file is None and re.match(CELL_OPTION, block.body):
-                book.warn(block, "#| file: is not read; write {file=PATH} behind the fence")
-            path = None
-            if block.file is not None and (path := clean_target(book, block)) is None:
-                continue
+                block.warn("#| file: is not read; write {file=PATH} behind the fence")
+            if block.file is not None:
+                if wrong := wrong_path(block.file):
+                    block.error(f"target {block.file!r} {wrong}")
+                    continue
+                block.file = normpath(block.file)
             if block.patch is not None:
-                book.variants.setdefault((chapter.name, block.name or block.line), []).append(block)
+                key = chapter.name, block.name or block.line
+                book.variants.setdefault(key, []).append(block)
                 continue
-            if path is not None:
-                read_mode(book, block, path)
-                names = claims.setdefault(path, {})
+            if block.file is not None:
+                read_mode(book, block, block.file)
+                names = claims.setdefault(block.file, {})
                 if block.name is not None:
                     names.setdefault(block.name, block)
-            if path is not None or block.name is not None:
-                tangled.append((block, path))
+            if block.file is not None or block.name is not None:
+                tangled.append(block)
     taken: dict[str, str] = {}
     for path, names in claims.items():
         owner = book.targets[path] = next(iter(names), path if join else f"file={path}")
         for name, block in names.items():
             if name != owner:
-                book.error(
-                    block,
-                    f"target {path!r} is claimed by #{name} here and by #{owner} at {names[owner]}; use one name",
-                )
-            if taken.setdefault(name, path) != path and not join:
-                book.error(
-                    block,
-                    f"chunk {name!r} already goes to {taken[name]!r}; one chunk makes one file",
-                )
-    for block, path in tangled:
-        name = block.name or book.targets[path]
-        if name in book.chunks:
-            continue_chunk(book, block, name, join)
-        else:
-            book.chunks[name] = [block]
+                others = f"#{name} here and by #{owner} at {names[owner]}"
+                block.error(f"target {path!r} is claimed by {others}; use one name")
+            if (other := taken.setdefault(name, path)) != path and not join:
+                block.error(f"chunk {name!r} already goes to {other!r}; one chunk makes one file")
+    for block in tangled:
+        name = block.name or book.targets[block.file or ""]
+        book.chunks.setdefault(name, []).append(block)
+        if len(book.chunks[name]) > 1 and not join:
+            check_continued(book, block, name)
     for name, blocks in book.chunks.items():
         if all("append" in block.classes for block in blocks) and any(b.name for b in blocks):
-            book.error(blocks[0], f".append, but no block defines {name!r} to append to")
+            blocks[0].error(f".append, but no block defines {name!r} to append to")
     check_collisions(book)
     check_references(book, join)
     check_variants(book)
-    order = {chapter.path: number for number, chapter in enumerate(book.chapters)}
-    for errors in (book.errors, book.warnings):
-        errors.sort(key=lambda error: (order.get(error.path, -1), error.line))
+
+
+CELL_OPTION = r"(?:\S{1,2}\|.*\n)*?\S{1,2}\| *file(?:name)?\s*:"  # of Quarto
+SYNONYMS = "filename filepath file-name file-path file_name file_path path tangle target".split()
+
+
+def check_attributes(block: Block, join: bool) -> None:
+    """Tell of attributes that are nearly `file=`, `patch=` or `mode=` where these are missing, or that do nothing."""
+    from difflib import SequenceMatcher
+
+    tell = block.warn if join else block.error
+    if "mode" in block.attributes and block.name and block.file is None:
+        tell("mode= without file= sets nothing; write it where file= is")
+    for key, value in block.attributes.items():
+        word = key.lower()
+        for ours in {"file", "patch", "mode"} - block.attributes.keys():
+            alike = SequenceMatcher(None, word, ours).ratio() > 0.85 or sorted(word) == sorted(ours)
+            typo = alike and word[0] == ours[0] and word not in ("path", "model")
+            if typo or ours == "file" and word in SYNONYMS:
+                tell(f"{key}= is no attribute of a block; write {ours}={value}")
+
+
+def check_continued(book: Book, block: Block, name: str) -> None:
+    """A later block of a chunk has to say that it is one, where the chunk is another chapter's."""
+    if name[:5] == "file=" or "append" in block.classes:
+        return
+    blocks = book.chunks[name]
+    owner = next((other for other in blocks if "append" not in other.classes), block)
+    if owner.chapter is not block.chapter:
+        what = f"name {name!r}" if block.name else f"target {block.file!r}"
+        way_out = "add .append to this block, choose another name, or run with --join"
+        wrong = "is extended in another chapter without being marked"
+        block.error(f"{what}, defined at {owner}, {wrong}: {way_out}")

@@ -10,9 +10,12 @@ from collections import namedtuple
 from literate.book import RECORD, wrong_path
 
 MEND_LINE_ENDS = "git's core.autocrlf makes such ends; put `* text=auto eol=lf` into .gitattributes and check out again"
+ROW = (
+    r'\s*"((?:[^"\\]|\\.)*)": "([0-9a-f ]+)(?: mode=([0-7]{3}))?(?: from ((?:[^"\\]|\\.)*))?",?\s*'
+)
 
 
-Entry = namedtuple("Entry", "hashes mode chapters", defaults=[()])
+Entry = namedtuple("Entry", "hashes mode chapters", defaults=[(), None, ()])
 
 
 def digest(data: bytes) -> str:
@@ -33,18 +36,14 @@ def load_record(root: str) -> tuple[dict[str, Entry], str]:
     except FileNotFoundError:
         return entries, "missing"
     for line in lines:
-        match = re.fullmatch(
-            r'\s*"((?:[^"\\]|\\.)*)": "([0-9a-f ]+)(?: mode=([0-7]{3}))?(?: from ((?:[^"\\]|\\.)*))?",?\s*',
-            line,
-        )
-        path, origin = (
-            (re.sub(r"\\(.)", r"\1", match[k] or "") for k in (1, 4)) if match else ("", "")
-        )
+        match = re.fullmatch(ROW, line)
+        path = re.sub(r"\\(.)", r"\1", match[1]) if match else ""
         if match and not wrong_path(path):
-            other = entries.get(path, Entry([], None))
-            chapters = dict.fromkeys([*filter(None, origin.split(", ")), *other.chapters])
+            origin = re.sub(r"\\(.)", r"\1", match[4] or "").split(", ")
+            other = entries.get(path, Entry())
+            chapters = dict.fromkeys([*filter(None, origin), *other.chapters])
             mode = int(match[3], 8) if match[3] else None
-            entries[path] = Entry(match[2].split() + other.hashes, mode, tuple(chapters))
+            entries[path] = Entry((*match[2].split(), *other.hashes), mode, tuple(chapters))
         elif line.strip() not in ("", "{", "}"):
             state = "damaged"
     return entries, state
@@ -62,9 +61,8 @@ def record_text(entries: dict[str, Entry]) -> str:
 
 
 def write_new(path: str, data: bytes) -> None:
-    handle = os.open(
-        path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o666
-    )
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+    handle = os.open(path, flags, 0o666)
     try:
         while data:
             data = data[os.write(handle, data) :]

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable
 
 from literate.book import Book, line_of, nearest
-from literate.expand import origins, target_tuples
+from literate.expand import Piece, origins, target_pieces, text_of
 from literate.markdown import Chapter
 from literate.patch import opcodes
 from literate.record import read_bytes
@@ -27,10 +28,9 @@ def locate(book: Book, place: str, root: str = ".", *, bare: bool = False) -> li
         path, number = with_column.groups()
     if not path or "\0" in path or not re.fullmatch("[0-9]{1,9}", number):
         raise LookupError(f"{place!r} is not PATH:LINE")
-    line = int(number)
-    target = target_of(book, path, root)
+    line, target, real = int(number), target_of(book, path, root), os.path.realpath(path)
     if target is not None:
-        pieces, first = target_tuples(book, target, bare), book.chunks[book.targets[target]][0]
+        pieces, first = target_pieces(book, target, bare=bare), book.chunks[book.targets[target]][0]
         tangled, total = lines_on_disk(pieces, os.path.join(root, target))
         if not 0 < line <= total:
             raise LookupError(f"{path} has {count(total, 'line')}, so there is no line {line}")
@@ -38,51 +38,42 @@ def locate(book: Book, place: str, root: str = ".", *, bare: bool = False) -> li
         block, origin = origins(pieces)[above - 1] if above else (first, first.line)
         place = f"{block.chapter.path}:{origin}" + (f" ({block.name})" if block.name else "")
         if line not in tangled:
-            raise LookupError(
-                f"{path}:{line} was edited since it was tangled; what is above it is from {place}"
-            )
+            edited = f"{path}:{line} was edited since it was tangled"
+            raise LookupError(f"{edited}; what is above it is from {place}")
         return [place]
-    chapter = next(
-        (c for c in book.chapters if os.path.realpath(c.path) == os.path.realpath(path)), None
-    )
+    chapter = next((c for c in book.chapters if os.path.realpath(c.path) == real), None)
     if chapter is None:
-        raise LookupError(
-            f"{path} is neither made by the book nor one of its chapters{nearest(book, path, book.targets)}"
-        )
+        close = nearest(book, path, book.targets)
+        raise LookupError(f"{path} is neither made by the book nor one of its chapters{close}")
     made = []
     for target in book.targets:
         place_on_disk = os.path.normpath(os.path.join(root, target))
-        pieces = target_tuples(book, target, bare)
+        pieces = target_pieces(book, target, bare=bare)
         if lines := lines_from(pieces, chapter, line):
             tangled, _ = lines_on_disk(pieces, place_on_disk)
-            made += [
-                f"{place_on_disk}:{k}" for k, as_tangled in tangled.items() if as_tangled in lines
-            ]
+            made += [f"{place_on_disk}:{here}" for here, there in tangled.items() if there in lines]
     if not made:
         raise LookupError(f"no generated line comes from {place}")
     return made
 
 
-def lines_from(pieces, chapter: Chapter, line: int) -> list[int]:
+def lines_from(pieces: Iterable[Piece], chapter: Chapter, line: int) -> list[int]:
     """The generated lines (from 1) on which something stands that came from a line of a chapter."""
-    found, index = {}, 1
-    for text, block, start, *_ in pieces:
-        offset = line - line_of(block, start)
-        if (
-            block.chapter is chapter
-            and start >= 0
-            and 0 <= offset < text.count("\n") + (text[-1:] != "\n")
-        ):
-            found[index + offset] = True
-        index += text.count("\n")
+    found, index = dict[int, bool](), 1
+    for piece in pieces:
+        newlines = piece.text.count("\n")
+        if piece.block.chapter is chapter and piece.start >= 0:
+            offset = line - line_of(piece.block, piece.start)
+            if 0 <= offset < newlines + (piece.text[-1:] != "\n"):
+                found[index + offset] = True
+        index += newlines
     return list(found)
 
 
-def lines_on_disk(pieces, path: str) -> tuple[dict[int, int], int]:
+def lines_on_disk(pieces: list[Piece], path: str) -> tuple[dict[int, int], int]:
     """Line of the file on disk -> line of the target, for lines that are as they were tangled (0 -> 0 for
     the place above); and how many lines are on disk. A file that is not there counts as just tangled."""
-    old = "".join([piece[0] for piece in pieces]).split("\n")[:-1]
-    data = read_bytes(path)
+    old, data = text_of(pieces).split("\n")[:-1], read_bytes(path)
     text = "" if data is None else data.decode("utf-8", "replace").replace("\r\n", "\n")
     new = old if data is None else text.removesuffix("\n").split("\n") if text else []
     same = [code for code in opcodes(old, new) if code[0] == "equal"]
@@ -93,12 +84,10 @@ def lines_on_disk(pieces, path: str) -> tuple[dict[int, int], int]:
 def target_of(book: Book, path: str, root: str) -> str | None:
     """The target that `path` names, seen from the current folder or from the root; None if it names none."""
     for place in (path, os.path.join(root, path)):
-        folder = os.path.realpath(os.path.dirname(place))
-        relative = os.path.relpath(
-            os.path.join(folder, os.path.basename(place)), os.path.realpath(root)
-        )
-        if relative.replace(os.sep, "/") in book.targets:
-            return relative.replace(os.sep, "/")
+        full = os.path.join(os.path.realpath(os.path.dirname(place)), os.path.basename(place))
+        relative = os.path.relpath(full, os.path.realpath(root)).replace(os.sep, "/")
+        if relative in book.targets:
+            return relative
     return None
 
 
@@ -133,11 +122,8 @@ class Annotator:
         target = target_of(self.book, path, self.root)
         if target is None:
             return []
-        pieces = target_tuples(self.book, target, self.bare)
-        if (
-            read_bytes(os.path.join(self.root, target))
-            != "".join([piece[0] for piece in pieces]).encode()
-        ):
+        pieces = target_pieces(self.book, target, bare=self.bare)
+        if read_bytes(os.path.join(self.root, target)) != text_of(pieces).encode():
             return []
         return [f"{block.chapter.path}:{line}" for block, line in origins(pieces)]
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from literate.markdown import Block
+
 TEXT, NUMBER, TEXTS, TABLE = "a string", "a whole number", "a list of strings", "a table"
 STRINGS = "title kind language time rung builds contract tests milestone summary"
 LISTS = "names learner_files needs test_needs used_by_planned reading"
@@ -20,7 +22,9 @@ CHAPTER = {
 MUTANT = {**dict.fromkeys(["pitfall", "symptom", "hint", "witness"], TEXT), "caught_by": TEXTS}
 
 
-def checked(chapter: str, written: Any, block: Any) -> tuple[dict[str, Any], list[tuple[int, str]]]:
+def checked(
+    chapter: str, written: Any, block: Block
+) -> tuple[dict[str, Any], list[tuple[int, str]]]:
     """Of one chapter's facts those whose values can be used, and what is wrong with the others: line, message."""
     faults: list[tuple[int, str]] = []
 
@@ -50,7 +54,7 @@ def _fits(value: Any, kind: str) -> bool:
     return type(value) is {TEXT: str, NUMBER: int, TABLE: dict}[kind]
 
 
-def line(block: Any, *way: str) -> int:
+def line(block: Block, *way: str) -> int:
     """The chapter's line on which a block of TOML has a key, given the keys that lead to it."""
     at = 0
     for key in way:

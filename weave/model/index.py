@@ -22,6 +22,7 @@ import literate.book
 import literate.command
 import literate.expand
 import literate.read
+from literate.markdown import Block
 from weave.model import glossary, header, prose
 from weave.model.page import Output, Page, Place, between
 from weave.model.program import Program
@@ -52,16 +53,16 @@ class Index:
         self.pages: dict[str, Page] = {}
         self.facts: dict[str, dict[str, Any]] = {}  # chapter id -> its header facts and mutants
         self.page_of: dict[str, Page] = {}  # chapter id -> its page
-        self.headers: dict[str, Any] = {}  # chapter id -> the block of its header facts
+        self.headers: dict[str, Block] = {}  # chapter id -> the block of its header facts
         self.chunks: dict[str, Place] = {}  # name -> its first block
         self.files: dict[str, Place] = {}  # target -> the first block that makes it
         self.tests: dict[str, list[Place]] = {}
-        self.users: dict[str, list[Any]] = {}  # name of a chunk -> the blocks that refer to it
+        self.users: dict[str, list[Block]] = {}  # name of a chunk -> the blocks that refer to it
         self._by_text: dict[str, Page] = {}
         self.origins: dict[str, Sequence[tuple[str, int]]] = {}  # of adopted pages
         self._makes: dict[str, list[str]] | None = None
         self._made_of: dict[str, list[str]] = {}
-        self._sources: dict[str, set[Any]] = {}
+        self._sources: dict[str, set[Block]] = {}
         for chapter in self.book.chapters:
             self._read(chapter)
         for chapter_id, line, message in header.needs(self.facts, self.headers):
@@ -142,12 +143,12 @@ class Index:
             self._sources[target] = {block for block, _ in lines}
         return self._sources[target]
 
-    def place(self, block: Any) -> Place:
+    def place(self, block: Block) -> Place:
         """Where a block stands on the site."""
         page = self.pages[block.chapter.name]
         return Place(page.path, page.anchors.get(block.line, ""))
 
-    def implements(self, page: Page, block: Any) -> bool:
+    def implements(self, page: Page, block: Block) -> bool:
         """Whether a block, or the chunk that it is a variant of, goes to the module that the chapter builds, and nowhere else."""
         built = self.facts.get(page.chapter, {}).get("builds")
         name = block.patch or block.name
@@ -201,14 +202,14 @@ class Index:
         planned = self.facts[chapter].get("used_by_planned", [])
         return written + [other for other in planned if other not in written]
 
-    def body(self, block: Any) -> str:
+    def body(self, block: Block) -> str:
         """A block's code with the chunks that it refers to in their places; as it is written where that cannot be."""
         items = {**self.book.items, "": literate.book.split_items(block, self.book.chunks)}
         try:
             pieces = literate.expand.expand_items(self.book, "", items)
         except (KeyError, OverflowError):  # a chunk that is not there, or one that contains itself
             return str(block.body)
-        return "".join(piece[0] for piece in pieces)
+        return literate.expand.text_of(pieces)
 
     def _reached(self, root: str) -> list[str]:
         """A chunk and all that it refers to, directly or not."""
@@ -247,7 +248,7 @@ class Index:
                 self._gather(page, block)
         self._number(page, runs)
 
-    def _note(self, block: Any, place: Place) -> None:
+    def _note(self, block: Block, place: Place) -> None:
         if block.patch:
             return
         if block.name in self.book.chunks:
@@ -271,7 +272,7 @@ class Index:
                         self.fault(page.path, line, wrong)
                     page.equations.setdefault(label, len(page.equations) + 1)
 
-    def _gather(self, page: Page, block: Any) -> None:
+    def _gather(self, page: Page, block: Block) -> None:
         try:
             tables = tomllib.loads(block.body)
         except tomllib.TOMLDecodeError as error:
@@ -288,7 +289,7 @@ class Index:
                 self.fault(page.path, line, message)
             self._merge(page, block, chapter, table)
 
-    def _merge(self, page: Page, block: Any, chapter: str, table: dict[str, Any]) -> None:
+    def _merge(self, page: Page, block: Block, chapter: str, table: dict[str, Any]) -> None:
         wrong = ""
         if "chapter" in block.classes:
             if chapter in self.headers:
@@ -347,7 +348,7 @@ def _plain(text: str) -> str:
     return "".join(text.replace("\x02", "").replace("\x03", "").split())  # as Markdown does
 
 
-def _anchor(block: Any) -> str:
+def _anchor(block: Block) -> str:
     """The id of a block on its page, before continued chunks are numbered; "" for one without."""
     if "figure" in block.classes:
         return ""

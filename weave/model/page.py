@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
+
+from literate.markdown import Block
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Page:
 
     path: str
     text: str
-    blocks: list[Any]
+    blocks: list[Block]
     anchors: dict[int, str] = field(default_factory=dict)  # opener line of a block -> its id
     equations: dict[str, int] = field(default_factory=dict)  # label -> number
     figures: dict[str, int] = field(default_factory=dict)  # name -> number
@@ -72,7 +73,7 @@ class Page:
         return self.woven_ids() | (self.ids or set())
 
 
-def between(lines: list[str], blocks: list[Any]) -> Iterator[tuple[int, list[str]]]:
+def between(lines: list[str], blocks: list[Block]) -> Iterator[tuple[int, list[str]]]:
     """The runs of lines outside the blocks, each with the number of its first line; lines count from 1."""
     at = 0
     for block in blocks:

@@ -12,6 +12,7 @@ from typing import Any
 
 import literate.book
 import literate.expand
+from literate.markdown import Block
 
 NAME = re.compile(r"([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)(?:\(.*\)|\[.*\])?", re.DOTALL)
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -25,10 +26,10 @@ class Definition:
     qualified: str  # MultiHeadAttention.split_heads
     kind: str
     module: str
-    block: Any
+    block: Block
     line: int  # of the chapter
     bases: list[str] = field(default_factory=list)  # of a class: the names in its brackets
-    uses: dict[int, Any] = field(default_factory=dict)  # blocks by their identity, in order
+    uses: dict[int, Block] = field(default_factory=dict)  # blocks by their identity, in order
 
 
 @dataclass(eq=False)
@@ -36,7 +37,7 @@ class Scope:
     """A class or a function, as the place of the blocks whose lines stand in it."""
 
     label: str  # "class MultiHeadAttention"
-    block: Any  # that its first line came from
+    block: Block  # that its first line came from
     outer: Scope | None
 
 
@@ -86,7 +87,7 @@ class Module:
     name: str
     target: str
     source: Source
-    origins: list[tuple[Any, int]]  # for each line the block and the chapter's line
+    origins: list[tuple[Block, int]]  # for each line the block and the chapter's line
     definitions: dict[str, Definition] = field(default_factory=dict)  # by qualified name
     imports: dict[str, tuple[str, str]] = field(default_factory=dict)  # local name -> module, name
 

@@ -12,6 +12,7 @@ from pygments.lexers import get_lexer_by_name
 from pygments.token import Token
 from pygments.util import ClassNotFound
 
+from literate.markdown import Block
 from weave.model.index import REFERENCE, Index
 from weave.model.page import Page, Place
 from weave.model.prose import PICTURES
@@ -24,7 +25,7 @@ STRINGS = re.compile(r"<i>[^<]*(?:</i>\n<i>[^<]*)+")  # the lines of one string
 LANGUAGES = {"": "text", "pyi": "python", "py": "python"}
 
 
-def captioned(index: Index, page: Page, block: Any) -> str:
+def captioned(index: Index, page: Page, block: Block) -> str:
     """A block under a caption with its name, the files it goes to, and which part of the chunk it is."""
     kind = "chunk implementation" if index.implements(page, block) else "chunk"
     return (
@@ -34,13 +35,13 @@ def captioned(index: Index, page: Page, block: Any) -> str:
     )
 
 
-def anchored(page: Page, block: Any) -> str:
+def anchored(page: Page, block: Block) -> str:
     """The attribute by which links find a block; whatever a page shows of a block with a name or a file has it."""
     anchor = page.anchors.get(block.line, "")
     return f' id="{escape(anchor)}"' if anchor else ""
 
 
-def caption(index: Index, page: Page, block: Any) -> str:
+def caption(index: Index, page: Page, block: Block) -> str:
     """The line above a block."""
     here = index.place(block)
     parts = []
@@ -80,15 +81,15 @@ def preview(index: Index, page: Page, name: str) -> str:
     )
 
 
-def parts_of(index: Index, block: Any) -> list[Any]:
+def parts_of(index: Index, block: Block) -> list[Block]:
     """The blocks that make up this one's chunk, in order."""
     if block.patch:
         return []
-    name = block.name or index.book.targets.get(block.file, "")
+    name = block.name or index.book.targets.get(block.file or "", "")
     return index.book.chunks.get(name, [])
 
 
-def foot(index: Index, page: Page, block: Any) -> str:
+def foot(index: Index, page: Page, block: Block) -> str:
     """The line below a block: who uses it, what it continues, where it goes on; "" where nothing is to be said."""
     links = []
     if block.name:
@@ -105,7 +106,7 @@ def foot(index: Index, page: Page, block: Any) -> str:
     return f'<div class="chunk-foot">{" · ".join(links)}</div>\n' if links else ""
 
 
-def block_link(index: Index, page: Page, block: Any, text: str = "") -> str:
+def block_link(index: Index, page: Page, block: Block, text: str = "") -> str:
     """A link to a block, by its chunk's name unless `text` says otherwise."""
     href = index.href(page.path, index.place(block))
     shown = text or block.name or block.file or "a block"
@@ -172,15 +173,15 @@ def _run(text: str, css: str) -> str:
     return f"<i class={css}>{inner}</i>"
 
 
-def coloured(index: Index, page: Page, block: Any) -> str:
+def coloured(index: Index, page: Page, block: Block) -> str:
     """The block's code with its colours and its links."""
     lines = _lines(index, page, block, block.body, block.language)
     return framed("\n".join(lines) + "\n")
 
 
-def difference(index: Index, page: Page, block: Any) -> str:
+def difference(index: Index, page: Page, block: Block) -> str:
     """A variant of a chunk: removed and added lines, each in an element that says which it is."""
-    patched = index.book.chunks.get(block.patch, [])
+    patched = index.book.chunks.get(block.patch or "", [])
     language = patched[0].language if patched else ""
     written = block.body.removesuffix("\n").split("\n")
     signs = [line[:1] or " " for line in written]
@@ -191,7 +192,7 @@ def difference(index: Index, page: Page, block: Any) -> str:
         tag = {"-": "del", "+": "ins"}.get(sign, "span")
         lines.append(f"<{tag}>{line}\n</{tag}>")
     anchor = page.anchors.get(block.line, "")
-    chunk = escape(block.patch)
+    chunk = escape(block.patch or "")
     if block.patch in index.chunks:
         chunk = f'<a href="{index.href(page.path, index.chunks[block.patch])}">{chunk}</a>'
     name = (
@@ -206,7 +207,7 @@ def difference(index: Index, page: Page, block: Any) -> str:
     )
 
 
-def folded(index: Index, page: Page, block: Any, summary: str) -> str:
+def folded(index: Index, page: Page, block: Block, summary: str) -> str:
     """A block behind a line that opens it. Its id is inside: a browser that is led there opens what is around it."""
     inner = captioned if page.anchors.get(block.line) else coloured
     return (
@@ -222,12 +223,12 @@ def framed(inner: str) -> str:
     return f'<div class="highlight"><pre tabindex=0><code>{inner}</code></pre></div>'
 
 
-def lines_of(block: Any) -> tuple[str, ...]:
+def lines_of(block: Block) -> tuple[str, ...]:
     """A block's lines in colours, without links."""
     return colours(block.body, block.language)
 
 
-def _lines(index: Index, page: Page, block: Any, body: str, language: str) -> list[str]:
+def _lines(index: Index, page: Page, block: Block, body: str, language: str) -> list[str]:
     """The code's lines as HTML."""
     links: list[str] = []
 

@@ -19,6 +19,7 @@ from markdown import Markdown
 from markdown.extensions import Extension
 from markdown.preprocessors import Preprocessor
 
+from literate.markdown import Block
 from weave.model import prose
 from weave.model.index import Index, current
 from weave.model.page import Link, Output, Page
@@ -97,7 +98,7 @@ class Weaver(Preprocessor):
         """A word that Markdown replaces by this HTML in the end."""
         return str(self.md.htmlStash.store(html))
 
-    def _block(self, page: Page, block: Any) -> str | None:
+    def _block(self, page: Page, block: Block) -> str | None:
         """The HTML of a block; None where it is Markdown's to render."""
         index = self.index
         if page.generated:
@@ -128,7 +129,7 @@ class Weaver(Preprocessor):
             self.index.fault(page.path, *output.fault)
         return console.terminal(output)
 
-    def _figure(self, page: Page, block: Any) -> str:
+    def _figure(self, page: Page, block: Block) -> str:
         output, name = self.outputs[block.line], escape(block.name or "")
         alt = block.attributes.get("alt", "")
         if not name.startswith("fig-") or not alt:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
+from literate.markdown import Block
 from weave.figures import graph
 from weave.model import header
 from weave.model.index import Index
@@ -86,7 +87,7 @@ def tests(index: Index, page: Page, line: int, names: Iterable[str]) -> str:
     return ", ".join(links)
 
 
-def overview(index: Index, page: Page, block: Any) -> str:
+def overview(index: Index, page: Page, block: Block) -> str:
     """The table that a chapter opens with."""
     facts = index.facts.get(page.chapter)
     if facts is None:
@@ -137,7 +138,7 @@ def _together(facts: dict[str, Any]) -> str:
     return escape(" · ".join(part for part in parts if part))
 
 
-def pitfall(index: Index, page: Page, block: Any) -> str:
+def pitfall(index: Index, page: Page, block: Block) -> str:
     """The line below a pitfall: which tests catch it."""
     named = re.search(r"""\[["']?(.+?)["']?\.mutants\.["']?([^"'\]]+)""", block.body)
     chapter, name = named.groups() if named else (page.chapter, "")
@@ -149,7 +150,7 @@ def pitfall(index: Index, page: Page, block: Any) -> str:
     return f'<p class="caught"{anchored(page, block)}>Caught by {shown}.</p>'
 
 
-def pitfalls(index: Index, page: Page, block: Any) -> str:
+def pitfalls(index: Index, page: Page, block: Block) -> str:
     """The table of all pitfalls of the chapter."""
     rows = []
     for name, mutant in index.facts.get(page.chapter, {}).get("mutants", {}).items():

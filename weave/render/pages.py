@@ -8,10 +8,10 @@ import re
 from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import groupby
-from typing import Any
 
 import literate.book
 import literate.expand
+from literate.markdown import Block
 from weave.model.index import Index
 from weave.model.page import Page, Place
 from weave.model.program import Definition
@@ -80,7 +80,7 @@ def generated(index: Index) -> dict[str, str]:
     return pages
 
 
-def shown(index: Index, page: Page, block: Any) -> str:
+def shown(index: Index, page: Page, block: Block) -> str:
     """What stands in the place of a generated page's fence."""
     kinds = {block.language, *block.classes}
     if "all-chunks" in kinds:
@@ -220,7 +220,7 @@ def assembled(index: Index, page: Page, target: str) -> str:
     )
 
 
-def _lines(block: Any, run: list[tuple[Any, int]], text: list[str]) -> Iterator[str]:
+def _lines(block: Block, run: list[tuple[Block, int]], text: list[str]) -> Iterator[str]:
     """The lines of a run as HTML: the block's, moved to their place in the file."""
     source, coloured = block.body.split("\n"), code.lines_of(block)
     for (_, line), written in zip(run, text, strict=True):

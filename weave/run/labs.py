@@ -19,6 +19,7 @@ import literate.expand
 import literate.patch
 import literate.read
 import literate.where
+from literate.book import Book
 from weave.model.index import Index
 from weave.run import kept
 
@@ -54,7 +55,7 @@ class Lab:
         return [cell for cell in self.cells if cell.kind == "code"]
 
 
-def read(book: Any, target: str) -> Lab:
+def read(book: Book, target: str) -> Lab:
     """The lab that the book makes of this target."""
     text = literate.expand.expand(book, target, bare=True)
     lab = Lab(target, text, literate.expand.line_map(book, target, bare=True))
@@ -142,7 +143,7 @@ def _say(index: Index, lab: Lab, line: int, message: str) -> None:
     index.report(*lab.origin(line), f"{lab.target}: {message}")
 
 
-def _where(lab: Lab, cell: Cell, output: Output, book: Any, root: Path) -> tuple[int, str]:
+def _where(lab: Lab, cell: Cell, output: Output, book: Book, root: Path) -> tuple[int, str]:
     """The lab's line of an error, and what to say of it."""
     line, deeper = cell.line, ""
     origins = literate.where.Annotator(book, str(root))

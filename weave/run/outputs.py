@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
+from literate.markdown import Block
 from weave.model.index import Index
 from weave.model.page import Output, Page
 from weave.run import sessions
@@ -61,7 +61,7 @@ def _sessions(index: Index, page: Page) -> dict[int, Output]:
     return found
 
 
-def _line(blocks: list[Any], message: str) -> int:
+def _line(blocks: list[Block], message: str) -> int:
     """The line of the command that a message names."""
     for block in blocks:
         if message.startswith(f"workspace={block.attributes.get('workspace', '')}: "):

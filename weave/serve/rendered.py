@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
+from literate.markdown import Block
 from weave.model.index import GLOSSARY, REFERENCE, Index
 from weave.model.page import Page
 from weave.render import code
@@ -90,7 +91,7 @@ def _own(index: Index, page: Page) -> object:
     )
 
 
-def _around(index: Index, page: Page, block: Any) -> object:
+def _around(index: Index, page: Page, block: Block) -> object:
     """What the other blocks have to do with this one."""
     shown = index.place(block), index.implements(index.pages[block.chapter.name], block)
     if block.patch:

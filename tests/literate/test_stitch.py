@@ -1,109 +1,24 @@
 # Tangled from book/workshop/stitch-tests.md
 """Edits of generated files, carried back into their chapters or refused."""
 
-import contextlib
-import io
-import json
 import os
 import shutil
-import stat
 import subprocess
 import sys
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 from unittest import mock
 
 import pytest
 
-import literate.expand
+import literate.command
+import literate.disk
 import literate.patch
-import literate.read
 import literate.record
-import literate.stitch
-import literate.where
-import tangle
+from tests.literate.project import Project, block, chunk, restore, target
 
 HERE = Path(__file__).resolve().parent
 
-
-class Run(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-class Project:
-    """A folder with a book in it. `run` is the command, in that folder and in this process."""
-
-    def __init__(self, root: Path, book: str | dict[str, str] = "") -> None:
-        self.root = root
-        for name, text in ({"ch.md": book} if isinstance(book, str) else book).items():
-            self.put(f"book/{name}", text)
-
-    def put(self, path: str, content: str | bytes) -> None:
-        file = self.root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content.encode() if isinstance(content, str) else content)
-
-    def text(self, path: str) -> str:
-        return (self.root / path).read_bytes().decode()
-
-    def run(self, *arguments: str, stdin: str = "") -> Run:
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            contextlib.chdir(self.root),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-            mock.patch("sys.stdin", io.StringIO(stdin)),
-        ):
-            try:
-                status = literate.command.main(list(arguments))
-            except SystemExit as usage:
-                status = usage.code
-        return Run(status, out.getvalue(), err.getvalue())
-
-    def tangle(self, *arguments: str) -> dict[str, str]:
-        """Tangle, which has to go well and to be done with one run. The files that were made."""
-        run = self.run(*arguments)
-        assert run.status == 0, run.err
-        again = self.run(*arguments)
-        assert ": 0 written, " in again.out, again
-        assert "removed" not in again.out, again
-        check = self.run("--check", *[name for name in arguments if name != "--force"])
-        assert check.status == 0, check
-        return self.made()
-
-    def made(self) -> dict[str, str]:
-        """Every file but the chapters and the record."""
-        ours = [
-            p for p in self.snapshot() if not p.startswith("book/") and p != literate.book.RECORD
-        ]
-        return {path: self.text(path) for path in ours if (self.root / path).is_file()}
-
-    def snapshot(self) -> dict[str, tuple[bytes, int]]:
-        """Everything in the folder, with permission bits; of a folder, the bits alone."""
-        found = {}
-        for path in sorted(self.root.rglob("*")):
-            name, mode = path.relative_to(self.root).as_posix(), path.lstat().st_mode
-            content = path.read_bytes() if stat.S_ISREG(mode) else b""
-            found[name] = content, stat.S_IMODE(mode)
-        return found
-
-
-def block(opener: str, body: str, fence: str = "```") -> str:
-    return f"{fence}{opener}\n{body}{fence}\n\n"
-
-
-def target(path: str, body: str) -> str:
-    return block(f"python {{file={path}}}", body)
-
-
-def chunk(name: str, body: str) -> str:
-    return block(f"python {{#{name}}}", body)
-
-
-# ---- edits that are carried back
 
 NESTED = target("a.py", "def f():\n    <<body>>\n    return y\n")
 CALL = target("a.py", "f(<<args>>) + 1\n")
@@ -162,11 +77,7 @@ EDITS = {  # book, a.py after the edit, book after stitch
         two("1\ntwo\n", "three\n4\n"),
     ),
     "a line between two chunks": (two("1\n", "2\n"), "1\nnew\n2\n", two("1\nnew\n", "2\n")),
-    "blank lines between two chunks": (
-        two("1\n", "2\n"),
-        "1\n\n\n2\n",
-        apart("1\n", "2\n"),
-    ),
+    "blank lines between two chunks": (two("1\n", "2\n"), "1\n\n\n2\n", apart("1\n", "2\n")),
     "blank lines between two chunks removed": (
         apart("1\n", "2\n"),
         "1\n\n2\n",
@@ -244,11 +155,6 @@ EDITS = {  # book, a.py after the edit, book after stitch
         CALL + chunk("args", "1\n"),
         "f(7) + 1\n",
         CALL + chunk("args", "7\n"),
-    ),
-    "a line around a reference becomes two": (
-        CALL + chunk("args", "1\n"),
-        "f(1)\n+ 1\n",
-        target("a.py", "f(<<args>>)\n+ 1\n") + chunk("args", "1\n"),
     ),
     "a later line at a reference inside a line": (
         CALL + chunk("args", "1,\n2,\n3\n"),
@@ -431,6 +337,15 @@ def test_an_empty_file_is_filled_and_emptied_with_and_without_its_header(tmp_pat
         assert project.tangle() == {"p/__init__.py": first + header + rest if body else ""}
 
 
+def test_a_file_that_could_have_no_header_line_gets_one_when_it_can(tmp_path):
+    project = Project(tmp_path, target("a.py", "<!-- x\n"))
+    assert project.tangle() == {"a.py": "<!-- x\n"}
+    project.put("a.py", "new = 1\n<!-- x\n")
+    assert project.run("stitch").status == 0
+    assert project.text("book/ch.md") == target("a.py", "new = 1\n<!-- x\n")
+    assert project.tangle() == {"a.py": "# Tangled from book/ch.md\nnew = 1\n<!-- x\n"}
+
+
 def test_a_long_file_is_compared_only_between_its_equal_ends():
     from difflib import SequenceMatcher
 
@@ -476,8 +391,6 @@ def test_stitch_tangles_what_is_stale(tmp_path):
     assert project.made() == {"a.py": "new\n", "b.py": "22\n", "c.py": "1\n"}
 
 
-# ---- edits that are refused
-
 SHARED = target("a.py", "<<c>>\n-\n<<c>>\n") + chunk("c", "1\n2\n")
 WITH_PATCH = target("a.py", "<<c>>\n") + chunk("c", "1\n2\n") + block("diff {patch=c}", "-1\n+3\n")
 REFUSED = {  # book, a.py after the edit, why
@@ -500,6 +413,11 @@ REFUSED = {  # book, a.py after the edit, why
     "over the edge of a reference": (
         CALL + chunk("args", "1\n"),
         "g) + 1\n",
+        "a.py:1: the change reaches over the edge of the reference inside book/ch.md:2",
+    ),
+    "a line around a reference becomes two": (
+        CALL + chunk("args", "1\n"),
+        "f(1)\n+ 1\n",
         "a.py:1: the change reaches over the edge of the reference inside book/ch.md:2",
     ),
     "white space on a blank line of a chunk": (
@@ -606,9 +524,6 @@ def test_the_diff_of_a_variant_is_not_edited_but_its_block(tmp_path):
     assert "s.patch: is the diff that the patch at book/ch.md:14 makes" in run.err
 
 
-# ---- patches follow
-
-
 FOLLOWED = {  # chunk, patch, a.py after the edit, patch afterwards
     "a - line": ("1\n2\n", "-1\n+3\n", "one\n2\n", "-one\n+3\n"),
     "a line of context": ("1\n2\n", " 1\n-2\n+3\n", "one\n2\n", " one\n-2\n+3\n"),
@@ -636,12 +551,7 @@ FOLLOWED = {  # chunk, patch, a.py after the edit, patch afterwards
         "1\n2\nthree\nfour\n",
         "-1\n+0\n@@\n-four\n+5\n",
     ),
-    "an escaped reference": (
-        "1\n2\n",
-        " 1\n-2\n+3\n",
-        "<<c>>\n2\n",
-        " \\<<c>>\n-2\n+3\n",
-    ),
+    "an escaped reference": ("1\n2\n", " 1\n-2\n+3\n", "<<c>>\n2\n", " \\<<c>>\n-2\n+3\n"),
 }
 
 
@@ -683,9 +593,6 @@ def test_patches_of_one_variant_follow_one_after_the_other(tmp_path):
     assert project.run("stitch", "--bare").status == 0
     after = block(variant[0], first) + block(variant[1], " 3\n-two\n+4\n")
     assert project.text("book/ch.md").endswith(after)
-
-
-# ---- which file is edited
 
 
 def test_an_edited_file_of_a_chapter_that_changed_too(tmp_path):
@@ -766,23 +673,21 @@ def test_a_chapter_that_is_saved_at_the_last_moment_keeps_what_was_saved(how, tm
     project.tangle("--bare")
     project.put("a.py", "file\n")
     saved = "A new first line.\n\n" + target("a.py", "1\n")
-    really_link = os.link
+    really = literate.disk.Change.make
 
-    def link(place, kept):
+    def make(change, *arguments):
         if how == "by renaming":
-            os.remove(place)
+            os.remove(change.path)
         project.put("book/ch.md", saved)
-        really_link(place, kept)
+        really(change, *arguments)
 
-    with mock.patch("os.link", link):
+    with mock.patch("literate.disk.Change.make", make):
         run = project.run("stitch", "--bare")
     assert run.status == 1
     assert "ch.md: was saved by another program while this one ran; run it again" in run.err
     assert project.text("book/ch.md") == saved
     assert project.made() == {"a.py": "file\n"}
 
-
-# ---- formatters
 
 UNFORMATTED = {
     "a.md": target("p/a.py", "import os,sys\n<<class>>\n<<functions>>\n")
@@ -820,9 +725,6 @@ def test_a_formatter_and_stitch_come_to_rest(tmp_path):
     assert made["p/a.py"] != before["p/a.py"]
     assert "<<class>>\n\n\n<<functions>>\n" in project.text("book/a.md")
     assert '    def m(self):\n        return "m"\n    ```' in project.text("book/a.md")
-
-
-# ---- watching
 
 
 def test_a_watching_stitch_works_in_both_directions(tmp_path):
@@ -874,11 +776,11 @@ def test_a_watching_stitch_works_in_both_directions(tmp_path):
 def test_an_edit_that_is_saved_while_a_watching_stitch_runs_is_not_missed(tmp_path):
     project = Project(tmp_path, target("a.py", "1\n") + target("b.py", "1\n"))
     project.tangle("--bare")
-    really_write = literate.stitch.write_chapters
+    really = literate.disk.commit
     looks = []
 
-    def write_chapters(*arguments):
-        really_write(*arguments)
+    def commit(*arguments):
+        really(*arguments)
         if not looks:
             project.put("b.py", "from the editor\n")
 
@@ -887,62 +789,12 @@ def test_an_edit_that_is_saved_while_a_watching_stitch_runs_is_not_missed(tmp_pa
         if len(looks) == 5:
             raise KeyboardInterrupt
 
-    with (
-        mock.patch("literate.stitch.write_chapters", write_chapters),
-        mock.patch("time.sleep", sleep),
-    ):
+    with mock.patch("literate.command.commit", commit), mock.patch("time.sleep", sleep):
         project.put("a.py", "22\n")
         project.run("stitch", "--watch", "--bare")
     assert looks[0] == target("a.py", "22\n") + target("b.py", "1\n")
     assert looks[2] == target("a.py", "22\n") + target("b.py", "from the editor\n")
     assert project.tangle("--bare") == {"a.py": "22\n", "b.py": "from the editor\n"}
-
-
-# ---- runs that end in the middle
-
-
-class Answer(NamedTuple):
-    status: int
-    err: str
-    seen: int
-
-
-@pytest.fixture(scope="module")
-def faulty_disk():
-    """`run(project, mode, number, *arguments)`, on a disk that fails as `mode` says."""
-    root = Path(tangle.__file__).parent
-    server = subprocess.Popen(
-        [sys.executable, HERE / "faulty_disk.py"],
-        env={**os.environ, "PYTHONPATH": str(root)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-
-    def run(project, mode, number, *arguments):
-        folder = str(project.root)
-        request = {"mode": mode, "number": number, "folder": folder, "arguments": arguments}
-        print(json.dumps(request), file=server.stdin, flush=True)
-        answer = Answer(**json.loads(server.stdout.readline()))
-        assert "Traceback" not in answer.err
-        return answer
-
-    with server:
-        yield run
-        server.stdin.close()
-
-
-def restore(project, snapshot):
-    """Make the folder what it was when the snapshot was taken."""
-    shutil.rmtree(project.root)
-    project.root.mkdir()
-    for path, (content, mode) in snapshot.items():
-        full = project.root / path
-        if any(other.startswith(f"{path}/") for other in snapshot) or mode & 0o111 and not content:
-            full.mkdir()
-        else:
-            project.put(path, content)
-        full.chmod(mode)
 
 
 @pytest.fixture
@@ -987,9 +839,8 @@ def test_a_stitch_that_fails_loses_no_edit(mode, edited, faulty_disk):
         restore(edited, start)
         answer = faulty_disk(edited, mode, number, "stitch", "--bare")
         left = edited.snapshot()
-        chapters = [left["book/a.md"], left["book/b.md"]]
-        before = [start["book/a.md"], start["book/b.md"]]
-        assert chapters in (before, [end["book/a.md"], end["book/b.md"]]), (number, answer.err)
+        for path in ("book/a.md", "book/b.md"):
+            assert left[path] in (start[path], end[path]), (number, answer.err)
         assert {path for path in left if path.startswith("book/")} == {"book/a.md", "book/b.md"}
         assert left["a.py"] == start["a.py"]
         run = edited.run("stitch", "--bare")

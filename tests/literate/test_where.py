@@ -3,106 +3,25 @@
 
 import contextlib
 import importlib.util
-import io
 import os
 import re
 import shutil
 import signal
-import stat
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
 from unittest import mock
 
 import pytest
 
 import literate.expand
 import literate.read
-import literate.where
 import tangle
+from tests.literate.project import Project, Run, block, chunk, target
 
 TESTS = Path(__file__).resolve().parents[1]
 
-
-class Run(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-class Project:
-    """A folder with a book in it. `run` is the command, in that folder and in this process."""
-
-    def __init__(self, root: Path, book: str | dict[str, str] = "") -> None:
-        self.root = root
-        for name, text in ({"ch.md": book} if isinstance(book, str) else book).items():
-            self.put(f"book/{name}", text)
-
-    def put(self, path: str, content: str | bytes) -> None:
-        file = self.root / path
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(content.encode() if isinstance(content, str) else content)
-
-    def text(self, path: str) -> str:
-        return (self.root / path).read_bytes().decode()
-
-    def run(self, *arguments: str, stdin: str = "") -> Run:
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            contextlib.chdir(self.root),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-            mock.patch("sys.stdin", io.StringIO(stdin)),
-        ):
-            try:
-                status = literate.command.main(list(arguments))
-            except SystemExit as usage:
-                status = usage.code
-        return Run(status, out.getvalue(), err.getvalue())
-
-    def tangle(self, *arguments: str) -> dict[str, str]:
-        """Tangle, which has to go well and to be done with one run. The files that were made."""
-        run = self.run(*arguments)
-        assert run.status == 0, run.err
-        again = self.run(*arguments)
-        assert ": 0 written, " in again.out, again
-        assert "removed" not in again.out, again
-        check = self.run("--check", *[name for name in arguments if name != "--force"])
-        assert check.status == 0, check
-        return self.made()
-
-    def made(self) -> dict[str, str]:
-        """Every file but the chapters and the record."""
-        ours = [
-            p for p in self.snapshot() if not p.startswith("book/") and p != literate.book.RECORD
-        ]
-        return {path: self.text(path) for path in ours if (self.root / path).is_file()}
-
-    def snapshot(self) -> dict[str, tuple[bytes, int]]:
-        """Everything in the folder, with permission bits; of a folder, the bits alone."""
-        found = {}
-        for path in sorted(self.root.rglob("*")):
-            name, mode = path.relative_to(self.root).as_posix(), path.lstat().st_mode
-            content = path.read_bytes() if stat.S_ISREG(mode) else b""
-            found[name] = content, stat.S_IMODE(mode)
-        return found
-
-
-def block(opener: str, body: str, fence: str = "```") -> str:
-    return f"{fence}{opener}\n{body}{fence}\n\n"
-
-
-def target(path: str, body: str) -> str:
-    return block(f"python {{file={path}}}", body)
-
-
-def chunk(name: str, body: str) -> str:
-    return block(f"python {{#{name}}}", body)
-
-
-# ---- reports of failing tests
 
 PYPROJECT = """\
 [tool.pytest.ini_options]
@@ -277,8 +196,6 @@ def test_a_test_file_that_cannot_be_imported(tmp_path):
     ]
 
 
-# ---- the line map
-
 MAPPED = (
     "# Title\n\n"
     + block(
@@ -340,10 +257,8 @@ def test_pieces_say_what_the_text_is_made_of(tmp_path):
                 assert piece.block.body.startswith(first, piece.start)
     (inner, *_) = [piece for piece in pieces if piece.block.name == "two"]
     assert inner.via.block is read.chunks["file=a.py"][0]
-    assert inner.via.outer is None
+    assert inner.via.via is None
 
-
-# ---- where
 
 INLINE = target("p/a.py", "x = f(<<two>>)\n\n<<two>>\n") + chunk("two", "1,\n2\n")
 
@@ -457,8 +372,6 @@ def test_a_book_with_errors_has_no_where(tmp_path):
     assert run.status == 1
     assert "fence is not closed" in run.err
 
-
-# ---- tracebacks
 
 PROGRAM = (
     target("p/main.py", "from p.low import low\n\n\ndef main():\n    <<call>>\n\n\nmain()\n")

@@ -12,10 +12,7 @@ import signal
 import sys
 import tempfile
 
-import literate.book
 import literate.command
-import literate.disk
-import literate.record
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.chmod", "os.link", "os.symlink"}
 NEED_SPACE = {"open", "os.mkdir", "write"}

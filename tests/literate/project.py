@@ -1,0 +1,122 @@
+# Tangled from book/workshop/tangle-tests.md
+"""A project to tangle in, and the books that the tests put there."""
+
+import contextlib
+import io
+import shutil
+import stat
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import literate.book
+import literate.command
+
+
+class Run(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+class Project:
+    """A folder with a book in it. `run` is the command, in that folder and in this process."""
+
+    def __init__(self, root: Path, book: str | dict[str, str] = "") -> None:
+        self.root = root
+        for name, text in ({"ch.md": book} if isinstance(book, str) else book).items():
+            self.put(f"book/{name}", text)
+
+    def put(self, path: str, content: str | bytes) -> None:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+
+    def text(self, path: str) -> str:
+        return (self.root / path).read_bytes().decode()
+
+    def run(self, *arguments: str, stdin: str = "") -> Run:
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            contextlib.chdir(self.root),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch("sys.stdin", io.StringIO(stdin)),
+        ):
+            try:
+                status = literate.command.main(list(arguments))
+            except SystemExit as usage:
+                status = usage.code
+        return Run(status, out.getvalue(), err.getvalue())
+
+    def tangle(self, *arguments: str) -> dict[str, str]:
+        """Tangle, which has to go well and to be done with one run. The files that were made."""
+        run = self.run(*arguments)
+        assert run.status == 0, run.err
+        again = self.run(*arguments)
+        assert ": 0 written, " in again.out, again
+        assert "removed" not in again.out, again
+        check = self.run("--check", *[name for name in arguments if name != "--force"])
+        assert check.status == 0, check
+        return self.made()
+
+    def made(self) -> dict[str, str]:
+        """Every file but the chapters and the record."""
+        ours = [
+            p for p in self.snapshot() if not p.startswith("book/") and p != literate.book.RECORD
+        ]
+        return {path: self.text(path) for path in ours if (self.root / path).is_file()}
+
+    def snapshot(self) -> dict[str, tuple[bytes, int]]:
+        """Everything in the folder, with permission bits; of a folder, the bits alone."""
+        found = {}
+        for path in sorted(self.root.rglob("*")):
+            name, mode = path.relative_to(self.root).as_posix(), path.lstat().st_mode
+            content = path.read_bytes() if stat.S_ISREG(mode) else b""
+            found[name] = content, stat.S_IMODE(mode)
+        return found
+
+
+def block(opener: str, body: str, fence: str = "```") -> str:
+    return f"{fence}{opener}\n{body}{fence}\n\n"
+
+
+def target(path: str, body: str) -> str:
+    return block(f"python {{file={path}}}", body)
+
+
+def chunk(name: str, body: str) -> str:
+    return block(f"python {{#{name}}}", body)
+
+
+REAL = block("{#real file=real.py}", "y\n")
+
+
+def two_files(folder: Path) -> Project:
+    project = Project(folder, target("a.py", "x\n") + target("p/b.py", "y\n"))
+    project.tangle("--bare")
+    return project
+
+
+def errors(project: Project, *arguments: str) -> list[str]:
+    """What a run that has to refuse the book, and to change nothing, says is wrong with it."""
+    before = project.snapshot()
+    run = project.run("--bare", *arguments)
+    assert run.status == 1, run
+    assert project.snapshot() == before
+    told = [line for line in run.err.splitlines() if ": warning: " not in line]
+    assert told.pop() == f"tangle: {len(told)} error{'s'[: len(told) > 1]}; nothing written"
+    return told
+
+
+def restore(project, snapshot):
+    """Make the folder what it was when the snapshot was taken."""
+    shutil.rmtree(project.root)
+    project.root.mkdir()
+    for path, (content, mode) in snapshot.items():
+        full = project.root / path
+        if any(other.startswith(f"{path}/") for other in snapshot) or mode & 0o111 and not content:
+            full.mkdir()
+        else:
+            project.put(path, content)
+        full.chmod(mode)
