@@ -12,9 +12,8 @@ from weave.model.imports import ROOMS, imports, modules, room_of
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = {"literate": 2305, "weave": 4200, "ol": 3850}  # lines that are not blank
 TESTS = ["literate/*.py", "weave/*.py", "workshop/test_ol_*.py", "workshop/test_[cm]*.py"]
-BUDGET_OF_TESTS = 8800  # of the tools
+BUDGET_OF_TESTS = 9650  # of the tools
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 60
-STILL_TOO_LONG: set[str] = set()  # take a name out when it is short enough; put none in
 
 
 def circle(graph):
@@ -99,5 +98,4 @@ def test_the_tests_of_the_tools_stay_within_their_budget():
 def test_nothing_is_too_long():
     found = [size for name, text in TEXTS.items() for size in sizes(name, text)]
     long = {name: count for name, count, most in found if count > most}
-    assert not long.keys() - STILL_TOO_LONG, long
-    assert not STILL_TOO_LONG - long.keys(), "short enough now: take these out of STILL_TOO_LONG"
+    assert not long
