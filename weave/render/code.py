@@ -248,23 +248,26 @@ def _lines(index: Index, page: Page, block: Block, body: str, language: str) -> 
         return STAND_IN.format(len(links) - 1)
 
     lines = colours(REFERENCE.sub(hidden, body), language)
+    patched = index.book.chunks.get(block.patch or "", ())  # its comments speak of its own chapter
+    owner = index.pages[patched[0].chapter.name] if patched else page
     return [
         STOOD_IN.sub(
             lambda found: links[int(found[1])] if int(found[1]) < len(links) else found[0],
-            _equations(index, page, block.line + number, line),
+            _equations(index, page, owner, block.line + number, line),
         )
         for number, line in enumerate(lines, 1)
     ]
 
 
-def _equations(index: Index, page: Page, line: int, html: str) -> str:
-    """A line in whose comments each `eq. label` leads to the equation and shows its number."""
+def _equations(index: Index, page: Page, owner: Page, line: int, html: str) -> str:
+    """A line in whose comments each `eq. label` leads to the owner's equation and shows its number."""
 
     def link(found: re.Match[str]) -> str:
-        number = page.equations.get(found[1])
+        number = owner.equations.get(found[1])
         if number is None:
             index.fault(page.path, line, f"no equation of this chapter is labelled eq:{found[1]}")
             return found[0]
-        return f'<a href="#eq-{escape(found[1])}">{found[0]} ({number})</a>'
+        href = index.href(page.path, Place(owner.path, f"eq-{found[1]}"))
+        return f'<a href="{href}">{found[0]} ({number})</a>'
 
     return COMMENT.sub(lambda comment: EQUATION.sub(link, comment[0]), html)
