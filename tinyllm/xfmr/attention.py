@@ -119,7 +119,8 @@ def _context(weights: Tensor, v: Tensor, allowed: Mask | None) -> Tensor:
 def _drop(weights: Tensor, rate: float, rng: PCG32) -> Tensor:
     """Each weight dropped with probability `rate`, else divided by 1 - rate."""
     kept = rng.uniform(0.0, 1.0, weights.shape) >= rate
-    dropped: Tensor = weights * (kept * weights.dtype.type(1.0 / (1.0 - rate)))
+    scale = min(1.0 / (1.0 - rate), float(np.finfo(weights.dtype).max))  # infinity * 0 is NaN
+    dropped: Tensor = weights * (kept * weights.dtype.type(scale))
     return dropped
 
 
