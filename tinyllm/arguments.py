@@ -5,9 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tinyllm.num.pcg32 import PCG32, default_generator
-
-__all__ = ["generator", "non_negative_int", "positive_int"]
+__all__ = ["non_negative_int", "positive_int"]
 
 
 def positive_int(who: str, name: str, value: Any) -> int:
@@ -22,17 +20,6 @@ def non_negative_int(who: str, name: str, value: Any) -> int:
     if not _is_int(value) or value < 0:
         raise ValueError(f"{who}: wants an int of at least 0 for {name}, got {value!r}")
     return int(value)
-
-
-def generator(who: str, rng: PCG32 | None) -> PCG32:
-    """`rng`, the argument of `who`, or for None the process's; TypeError for anything else."""
-    if rng is None:
-        return default_generator()
-    if not isinstance(rng, PCG32):
-        raise TypeError(
-            f"{who}: wants a PCG32 for rng, got {rng!r}: PCG32(0) makes one from a seed"
-        )
-    return rng
 
 
 def _is_int(value: object) -> bool:

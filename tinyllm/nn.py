@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from tinyllm.arguments import generator, positive_int
+from tinyllm.arguments import positive_int
 from tinyllm.autograd import record, tensor_argument
+from tinyllm.generators import generator
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.num.threads import column_sums, product
 from tinyllm.tensor import Tensor

@@ -297,7 +297,7 @@ class _Metrics:
             try:
                 self.file.write(json.dumps(line).encode() + b"\n")
             except OSError as error:
-                error.filename = os.fspath(self.path)
+                error.filename = self.file.name
                 raise
 
     def close(self) -> None:

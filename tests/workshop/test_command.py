@@ -200,7 +200,7 @@ def test_folders_that_are_none(trained, tmp_path, capsys, monkeypatch):
     checkpoint.mkdir(parents=True)
     base = ["train", "transformer", "--run", str(tmp_path / "r")]
     refused(capsys, [*base, "--force"], "checkpoint.safetensors is a folder")
-    refused(capsys, [*base, "--force", "--n-layers", "10000000"], "n_layers is at most 1,000")
+    refused(capsys, [*base, "--force", "--n-layers", "10000000"], "n_layers is at most 100")
     monkeypatch.setattr(sys, "stdin", io.StringIO("\ufeff1+2\n3+4\n"))  # as Windows writes it
     assert main(["translate", "--run", str(trained)]) == 0
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["1+2", "3+4"]
@@ -414,7 +414,7 @@ def test_a_disk_that_is_full(tmp_path, capsys, monkeypatch):
     assert Training.load(tmp_path / "s" / "checkpoint.safetensors").step == 5
     assert train(tmp_path / "s", "--resume", steps=12) == 0
     same_run(tmp_path / "r", tmp_path / "s")
-    metrics_file = runs._Metrics(tmp_path / "m", 0, writes=True)
+    metrics_file = runs._Metrics(tmp_path / "m", 0, writes=True, another=False)
     metrics_file.file.close()
     with (
         open("/dev/full", "ab", buffering=0) as metrics_file.file,

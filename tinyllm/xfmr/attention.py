@@ -119,8 +119,7 @@ def _context(weights: Tensor, v: Tensor, allowed: Mask | None) -> Tensor:
 def _drop(weights: Tensor, rate: float, rng: PCG32) -> Tensor:
     """Each weight dropped with probability `rate`, else divided by 1 - rate."""
     kept = rng.uniform(0.0, 1.0, weights.shape) >= rate
-    scale = min(1.0 / (1.0 - rate), float(np.finfo(weights.dtype).max))  # infinity * 0 is NaN
-    dropped: Tensor = weights * (kept * weights.dtype.type(scale))
+    dropped: Tensor = weights * (kept * weights.dtype.type(1.0 / (1.0 - rate)))
     return dropped
 
 
@@ -212,7 +211,7 @@ def check_attention(
     shape = (*lead, q.shape[-2], k.shape[-2])
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"attention: wants 0 <= dropout < 1, got {dropout}")
-    if dropout > 0 and rng is None:
+    if dropout > 0 and not isinstance(rng, PCG32):
         raise ValueError(
             "attention: dropout draws from a generator that lives on from call to call: pass rng, "
             'for instance PCG32(0).substream("dropout") made once'

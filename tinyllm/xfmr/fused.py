@@ -436,8 +436,7 @@ class _Dropout:
         rng.set_state(self.state)
         rng.advance(int(np.ravel_multi_index([start for start, _ in places], self.shape)))
         kept = rng.uniform(0.0, 1.0, tuple(stop - start for start, stop in places)) >= self.rate
-        scale = min(1.0 / (1.0 - self.rate), float(np.finfo(dtype).max))
-        factors: Array = kept * dtype.type(scale)
+        factors: Array = kept * dtype.type(1.0 / (1.0 - self.rate))
         return factors
 
 

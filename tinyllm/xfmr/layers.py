@@ -14,8 +14,9 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tinyllm.arguments import generator, positive_int
+from tinyllm.arguments import positive_int
 from tinyllm.autograd import no_grad, record, tensor_argument
+from tinyllm.generators import generator
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tinyllm.arguments import generator, positive_int
+from tinyllm.arguments import positive_int
 from tinyllm.autograd import record, tensor_argument
+from tinyllm.generators import generator
 from tinyllm.nn import Linear, Module
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.num.threads import column_sums, product

@@ -8,8 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from tinyllm.arguments import generator, non_negative_int, positive_int
+from tinyllm.arguments import non_negative_int, positive_int
 from tinyllm.autograd import record, tensor_argument
+from tinyllm.generators import generator
 from tinyllm.nn import Module
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tinyllm.arguments import generator
 from tinyllm.autograd import no_grad
+from tinyllm.generators import generator
 from tinyllm.models.addition.data import (
     DIGITS,
     END,
@@ -85,7 +85,7 @@ class Settings:
             if not value >= least and field.name not in ("beta2", "clip"):
                 raise ValueError(f"{field.name} is at least {least}, got {value}")
         for name, fits, wanted in (
-            ("n_layers", self.n_layers <= 1000, "at most 1,000"),
+            ("n_layers", self.n_layers <= 100, "at most 100"),
             ("n_heads", self.d_model % self.n_heads == 0, f"a divisor of d_model={self.d_model}"),
             ("dropout", self.dropout < 1, "below 1"),
             ("warmup", self.warmup < self.steps, f"less than steps={self.steps}"),
