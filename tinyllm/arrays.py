@@ -2,12 +2,21 @@
 """What a tensor does as an array: facts, printing, conversions, and the checks of arrays."""
 
 import operator
+from numbers import Number
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-__all__ = ["ArrayHolder", "first_gradient", "must_be_floating", "must_broadcast", "real_array"]
+__all__ = [
+    "ArrayHolder",
+    "bound",
+    "compare",
+    "first_gradient",
+    "must_be_floating",
+    "must_broadcast",
+    "real_array",
+]
 
 Array: TypeAlias = NDArray[Any]
 
@@ -116,6 +125,36 @@ def must_broadcast(function: np.ufunc, left: tuple[int, ...], right: tuple[int, 
                 f"{function.__name__}: shapes {left} and {right} do not fit together: counted "
                 f"from the right, two lengths must be equal or one of them 1, got {m} and {n}"
             ) from None
+
+
+def bound(name: str, value: object) -> int | float | None:
+    """A bound of clip as a number of Python's own, which widens no array; TypeError for anything else."""
+    if isinstance(value, np.ndarray | np.generic) and value.ndim == 0:
+        value = value.item()
+    if value is not None and not isinstance(value, int | float):
+        raise TypeError(
+            f"clip: wants a number or None for {name}, got a {type(value).__name__}: where(x < y, y, x) "
+            "bounds x by an array or a tensor y"
+        )
+    return value
+
+
+def compare(function: np.ufunc, left: ArrayHolder, right: object) -> NDArray[np.bool_]:
+    """An array of bools: function of a tensor and whatever numpy makes an array of numbers.
+
+    NotImplemented for anything else: == is then False, and < a TypeError.
+    """
+    y: Any = right._data if isinstance(right, ArrayHolder) else right
+    if not isinstance(y, (int, float, np.ndarray)):
+        y = np.asarray(y)
+    if isinstance(y, np.ndarray):
+        lone = y.dtype.kind == "O" and y.ndim == 0  # a Fraction, or an object that is no number
+        numeric = isinstance(y.item(), Number) if lone else y.dtype.kind in "biufcO"
+        ordered = y.dtype.kind != "c" or function in (np.equal, np.not_equal)
+        if not (numeric and ordered):
+            return NotImplemented  # type: ignore[no-any-return]
+    must_broadcast(function, left.shape, np.shape(y))
+    return np.asarray(function(left._data, y))
 
 
 def first_gradient(data: Array, cotangent: ArrayLike | None) -> Array:

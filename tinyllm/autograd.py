@@ -5,16 +5,23 @@ Operations on tensors record themselves with `record`; `Tensor.backward` walks t
 leaves the gradients in `.grad` of the leaves. Only numpy is needed.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, NoReturn, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from tinyllm.arrays import ArrayHolder, first_gradient, must_be_floating, must_broadcast, real_array
+from tinyllm.arrays import (
+    ArrayHolder,
+    bound,
+    compare,
+    first_gradient,
+    must_be_floating,
+    must_broadcast,
+    real_array,
+)
+from tinyllm.recording import is_recording, no_grad
 
 __all__ = [
     "Tensor",
@@ -33,24 +40,6 @@ Backward: TypeAlias = Callable[[Array], Sequence[Array | None]]
 AnyTensor = TypeVar("AnyTensor", bound="Tensor")
 
 np.empty(31 << 20, np.uint8)  # freed at once; glibc then keeps what a step frees for the next one
-
-_recording: ContextVar[bool] = ContextVar("recording", default=True)
-
-
-@contextmanager
-def no_grad() -> Iterator[None]:
-    """Inside the block, or the function it decorates, operations are not recorded."""
-    before = _recording.set(False)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):  # in a generator that another context closes
-            _recording.reset(before)
-
-
-def is_recording() -> bool:
-    """Whether operations are recorded here and now: True, except inside `no_grad()`."""
-    return _recording.get()
 
 
 class Tensor(ArrayHolder):
@@ -173,22 +162,22 @@ class Tensor(ArrayHolder):
     __ipow__ = __imatmul__ = _in_place
 
     def __eq__(self, other: object) -> Mask:  # type: ignore[override]
-        return _compare(np.equal, self, other)
+        return compare(np.equal, self, other)
 
     def __ne__(self, other: object) -> Mask:  # type: ignore[override]
-        return _compare(np.not_equal, self, other)
+        return compare(np.not_equal, self, other)
 
     def __lt__(self, other: object) -> Mask:
-        return _compare(np.less, self, other)
+        return compare(np.less, self, other)
 
     def __le__(self, other: object) -> Mask:
-        return _compare(np.less_equal, self, other)
+        return compare(np.less_equal, self, other)
 
     def __gt__(self, other: object) -> Mask:
-        return _compare(np.greater, self, other)
+        return compare(np.greater, self, other)
 
     def __ge__(self, other: object) -> Mask:
-        return _compare(np.greater_equal, self, other)
+        return compare(np.greater_equal, self, other)
 
     __hash__ = object.__hash__
 
@@ -233,9 +222,12 @@ class Tensor(ArrayHolder):
         return self.abs()
 
     def clip(self, low: float | None = None, high: float | None = None) -> Self:
-        """Each number, but `low` where it is smaller and `high` where it is larger; None: no bound."""
+        """Each number, but `low` where it is smaller and `high` where it is larger; None: no bound.
+
+        TypeError for a bound that is no number.
+        """
         x = self._data
-        z = np.clip(x, low, high)
+        z = np.clip(x, bound("low", low), bound("high", high))
         return record(z, (self,), lambda g: (np.where(x == z, g, 0),))
 
     def backward(self, cotangent: ArrayLike | None = None, retain_graph: bool = False) -> None:
@@ -319,7 +311,7 @@ def record(data: Array, parents: Sequence[AnyTensor], backward: Backward) -> Any
     result = cls.__new__(cls)
     result._data = data if type(data) is np.ndarray else np.asarray(data)
     result.grad = None
-    if needed and _recording.get() and result._data.dtype.kind == "f":
+    if needed and is_recording() and result._data.dtype.kind == "f":
         result._requires_grad = True
         result._parents = tuple(parents)
         result._backward = backward
@@ -414,19 +406,12 @@ def _constant(value: object) -> Any:
     """A number or an array that is no tensor; None for anything else."""
     if isinstance(value, (int, float)):
         return value
-    return real_array(value) if isinstance(value, (np.ndarray, np.generic)) else None
-
-
-def _compare(function: np.ufunc, left: Tensor, right: object) -> Mask:
-    """An array of bools: function of a tensor and a tensor, a number, an array or a list."""
-    y: Any = right._data if isinstance(right, Tensor) else right
-    if isinstance(y, (list, tuple, np.generic)):
-        y = np.asarray(y)
-    numeric = y.dtype.kind in "biuf" if isinstance(y, np.ndarray) else isinstance(y, (int, float))
-    if not numeric:
-        return NotImplemented  # type: ignore[no-any-return]  # == is then False, < a TypeError
-    must_broadcast(function, left.shape, np.shape(y))
-    return np.asarray(function(left._data, y))
+    if isinstance(value, (np.ndarray, np.generic)):
+        return real_array(value)
+    if hasattr(value, "__array__"):  # also called Tensor, for one
+        kind = f"{type(value).__module__}.{type(value).__name__}"
+        raise TypeError(f"a Tensor and a {kind} do not mix: Tensor(numpy.asarray(y)) converts y")
+    return None
 
 
 def _both_shares(

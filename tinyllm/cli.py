@@ -11,6 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import redirect_stderr
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,16 @@ __all__ = ["main"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns the exit status."""
+    with open(os.devnull, "w") as nowhere, redirect_stderr(sys.stderr or nowhere):
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     options = _parser().parse_args(arguments)
     try:
         status: int = options.call(options)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by whoever started this
+            sys.stdout.flush()
         return status
     except WrongUseError as error:
         print(f"tinyllm: {'; '.join(str(error).splitlines())}", file=sys.stderr)
@@ -146,11 +153,17 @@ def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(  # torchrun takes --run for an abbreviation of an option of its own
         "--run",
         "--run-dir",
-        type=Path,
+        type=_folder,
         default=Path("runs/addition"),
         metavar="DIR",
         help="its folder",
     )
+
+
+def _folder(word: str) -> Path:
+    if not word or os.path.lexists(word) and not os.path.isdir(word):
+        raise argparse.ArgumentTypeError(f"wants a folder, got {word!r}")
+    return Path(word)
 
 
 def _count(word: str) -> int:
@@ -174,6 +187,8 @@ MOST_BEAMS, MOST_ALPHA = 1000, 100.0
 
 
 def _translate(options: argparse.Namespace) -> int:
+    if sys.stdout is None:
+        raise WrongUseError("stdout is closed, and the answers go there")
     sums = _sums(options.sums)
     if not 0 <= options.alpha <= MOST_ALPHA:
         raise WrongUseError(f"--alpha is a number from 0 to {MOST_ALPHA:g}, got {options.alpha}")
@@ -225,7 +240,7 @@ def _sums(given: Sequence[str]) -> list[tuple[str, tuple[int, int]]]:
     """All sums and their numbers, from the command line or from the lines of stdin that are not blank."""
     lines: Iterable[str] = given
     if not given and sys.stdin is not None:  # None: closed by whoever started this
-        lines = sys.stdin.read().splitlines()
+        lines = sys.stdin.read().removeprefix("\ufeff").splitlines()  # a byte order mark
     found = []
     for n, line in enumerate(lines, 1):
         if line.strip() or given:

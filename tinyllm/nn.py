@@ -12,7 +12,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tinyllm.arguments import positive_int
 from tinyllm.autograd import record, tensor_argument
-from tinyllm.num.pcg32 import PCG32, default_generator
+from tinyllm.generators import generator
+from tinyllm.num.pcg32 import PCG32
 from tinyllm.num.threads import column_sums, product
 from tinyllm.tensor import Tensor
 
@@ -51,11 +52,7 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None:
         registered = self.__dict__.setdefault("_registered", {})
         kind = _kind(value)
-        if kind is not None:
-            registered[name] = kind
-        elif value is None:
-            registered.pop(name, None)
-        elif name in registered:
+        if kind is None and value is not None and name in registered:
             raise TypeError(
                 f"{type(self).__name__}.{name} is registered, and a {type(value).__name__} cannot take its "
                 "place unless it is a module, a generator or a leaf tensor that requires grad. "
@@ -63,23 +60,30 @@ class Module:
                 "requires_grad to False, to be rid of it `del` it or assign None"
             )
         object.__setattr__(self, name, value)
+        if value is None:
+            registered.pop(name, None)
+        elif kind is not None and name in self.__dict__:  # a property keeps it elsewhere
+            registered[name] = kind
 
     def __delattr__(self, name: str) -> None:
         object.__delattr__(self, name)
         self.__dict__.get("_registered", {}).pop(name, None)
 
-    def register_buffer(self, name: str, array: ArrayLike | Tensor) -> None:
+    def register_buffer(self, name: str, array: ArrayLike | Tensor | None) -> None:
         """Make a copy of an array of any shape the attribute `name`: a tensor that is saved, not trained.
 
-        ValueError for a name that is taken or no identifier; TypeError for a tensor that requires grad.
+        None makes the attribute None, and nothing is saved. ValueError for a name that is taken or no
+        identifier; TypeError for a tensor that requires grad and for other dtypes than a Tensor's.
+        Whatever is raised, nothing is registered.
         """
-        if not name.isidentifier() or hasattr(self, name):
+        if not name.isidentifier() or getattr(self, name, None) is not None:
             raise ValueError(f"{type(self).__name__}: a buffer cannot be called {name!r}")
         if isinstance(array, Tensor) and array.requires_grad:
             raise TypeError(f"{name} requires grad, so it is no buffer: assign it, as a parameter")
-        data = array.data if isinstance(array, Tensor) else array
-        self.__dict__.setdefault("_registered", {})[name] = "buffer"
-        object.__setattr__(self, name, Tensor(np.array(data)))
+        buffer = None if array is None else Tensor(np.array(getattr(array, "_data", array)))
+        object.__setattr__(self, name, buffer)
+        if buffer is not None:
+            self.__dict__.setdefault("_registered", {})[name] = "buffer"
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
         """Path and buffer in definition order, each buffer once, by its first path."""
@@ -270,9 +274,18 @@ class ModuleList(Module):
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, index: int) -> Any:
-        """The module at that place; negative ones count from the end. IndexError outside."""
-        return self.__dict__[str(range(self._length)[index])]
+    def __getitem__(self, index: int | slice) -> Any:
+        """The module at that place, or for a slice those there, in a list of this kind that shares them.
+
+        Negative places count from the end. IndexError outside.
+        """
+        place = range(self._length)[index]
+        if isinstance(place, int):
+            return self.__dict__[str(place)]
+        part = type(self)()
+        for each in place:
+            part.append(self[each])
+        return part
 
     def __iter__(self) -> Iterator[Any]:
         return (self[index] for index in range(self._length))
@@ -325,7 +338,7 @@ def randn(
     is float32 or float64, ValueError for a negative size.
     """
     sides = shape[0] if len(shape) == 1 and not isinstance(shape[0], int | np.integer) else shape
-    rng = default_generator() if rng is None else rng
+    rng = generator("randn", rng)
     return Tensor(rng.normal(0.0, 1.0, sides, dtype), requires_grad)  # type: ignore[arg-type]
 
 
@@ -385,7 +398,7 @@ class Linear(Module):
     ) -> None:
         d_in, d_out = positive_int("Linear", "d_in", d_in), positive_int("Linear", "d_out", d_out)
         kind = _floating("Linear", dtype)
-        rng = default_generator() if rng is None else rng
+        rng = generator("Linear", rng)
         bound = 1.0 / math.sqrt(d_in)  # eq. init
 
         def drawn(*shape: int) -> Tensor:
@@ -415,7 +428,11 @@ class Dropout(Module):
         if not 0.0 <= p < 1.0:
             raise ValueError(f"Dropout: wants 0 <= p < 1, got {p}")
         self.p = p
-        self.rng = default_generator().spawn("dropout") if rng is None else rng
+        self.rng = (
+            generator("Dropout", None).spawn("dropout")
+            if rng is None
+            else generator("Dropout", rng)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape and dtype."""
@@ -423,7 +440,8 @@ class Dropout(Module):
         if not self.training or self.p == 0.0:
             return x
         kept = self.rng.uniform(0.0, 1.0, x.shape) >= self.p  # eq. dropout
-        factor = kept * x.dtype.type(1.0 / (1.0 - self.p))
+        scale = min(1.0 / (1.0 - self.p), float(np.finfo(x.dtype).max))  # infinity * 0 is NaN
+        factor = kept * x.dtype.type(scale)
         return record(x.data * factor, (x,), lambda grad: (grad * factor,))
 
     def extra_repr(self) -> str:

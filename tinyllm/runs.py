@@ -14,7 +14,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, fields
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -41,10 +41,12 @@ def train(options: argparse.Namespace) -> int:
     """What `tinyllm train` does; returns the exit status. WrongUseError, OSError."""
     workers = _workers(options)
     chief = workers.rank == 0
+    path = options.run / CHECKPOINT
     with ExitStack() as stack:
         run = _begin(options, workers, stack)
         stop = stack.enter_context(_Stop())
-        metrics = _Metrics(options.run / METRICS, run.step, chief)
+        another = options.force and path.exists()
+        metrics = _Metrics(options.run / METRICS, run.step, chief, another)
         bar = _Bar(run.settings.steps, chief)
         failed = None
         try:
@@ -61,17 +63,18 @@ def train(options: argparse.Namespace) -> int:
             finally:
                 metrics.close()
                 bar.close()
-    path = options.run / CHECKPOINT
     if isinstance(failed, FloatingPointError):
         kept = "nothing was saved"
-        if metrics.saved:
+        if metrics.another:
+            kept = f"nothing was saved, and {path} still holds the run from before --force"
+        elif metrics.saved:
             kept = f"{path} still holds step {metrics.saved}, resumed from there it would diverge again"
         print(
             f"tinyllm: the run diverged: {failed}; {kept}: begin anew with a lower --lr than "
             f"{run.settings.lr:g}, and --force or another --run-dir",
             file=sys.stderr,
         )
-        if chief:
+        if chief and not metrics.another:
             _plot(options.run, metrics)
         return 1
     if failed:
@@ -97,6 +100,8 @@ def _asked() -> Any:
 def _save(run: Training, folder: Path, metrics: _Metrics) -> None:
     run.save(folder / CHECKPOINT)
     metrics.saved = run.step
+    if metrics.another:
+        metrics.begin()
     _plot(folder, metrics)
 
 
@@ -140,6 +145,8 @@ def _begin(options: argparse.Namespace, workers: Workers, stack: ExitStack) -> T
             settings = Settings(**given)
             options.run.mkdir(parents=True, exist_ok=True)
             _lock(options.run, workers, stack)
+            if path.is_dir():
+                raise WrongUseError(f"{path} is a folder, and the checkpoint goes there")
             if path.exists() and not options.force:
                 raise WrongUseError(
                     f"{options.run} has a run already: --resume goes on with it, --force begins anew, "
@@ -234,19 +241,29 @@ class _Stop:
 
 
 class _Metrics:
-    """The file of metrics, one JSON object a line."""
+    """The file of metrics, one JSON object a line.
 
-    def __init__(self, path: Path, step: int, writes: bool) -> None:
+    It belongs to the checkpoint beside it, so that of `another` run stays until this one's first save.
+    """
+
+    def __init__(self, path: Path, step: int, writes: bool, another: bool) -> None:
+        self.path, self.writes, self.another = path, writes, another
         self.saved = step  # of the checkpoint; 0: there is none
         self.lines = self._read(path, step, writes) if step else []
         self.started = time.perf_counter() - max(
             (line["seconds"] for line in self.lines if _is_number(line.get("seconds"))), default=0.0
         )
-        self.file = None
-        if writes:
+        self.file: IO[bytes] | None = None
+        if not another:
+            self.begin()
+
+    def begin(self) -> None:
+        """Make the file this run's: the lines so far, and each further one at once."""
+        self.another = False
+        if self.writes:
             text = "".join(json.dumps(line) + "\n" for line in self.lines)
-            write_atomically(path, [text.encode()])
-            self.file = open(path, "ab", buffering=0)  # noqa: SIM115  closed in close()
+            write_atomically(self.path, [text.encode()])
+            self.file = open(self.path, "ab", buffering=0)  # noqa: SIM115  closed in close()
 
     @staticmethod
     def _read(path: Path, step: int, warns: bool) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 
 import math
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from types import EllipsisType, NoneType
 from typing import Any, Self, cast
@@ -151,12 +151,14 @@ class Tensor(autograd.Tensor):
         raise TypeError("`in` is not defined for tensors: use (tensor == item).any()")
 
 
-def concatenate(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
+def concatenate(tensors: Iterable[AnyTensor], axis: int = 0) -> AnyTensor:
     """Tensors end to end along an axis that they have; all other lengths must agree.
 
-    ValueError for shapes that do not fit and for no tensors, TypeError for anything that is no tensor.
+    ValueError for shapes that do not fit and for no tensors, TypeError for anything that is no tensor
+    and an axis that is no int.
     """
-    parts = _arrays("concatenate", tensors)
+    tensors = _tensors("concatenate", tensors, axis)
+    parts = [tensor.data for tensor in tensors]
     try:
         z = np.concatenate(parts, axis)
     except ValueError:
@@ -174,9 +176,10 @@ def concatenate(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
     return record(z, tensors, backward)
 
 
-def stack(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
+def stack(tensors: Iterable[AnyTensor], axis: int = 0) -> AnyTensor:
     """Tensors of one shape side by side along a new axis; errors as `concatenate`."""
-    parts = _arrays("stack", tensors)
+    tensors = _tensors("stack", tensors, axis)
+    parts = [tensor.data for tensor in tensors]
     try:
         z = np.stack(parts, axis)
     except ValueError:
@@ -208,10 +211,15 @@ def _places(index: Any) -> tuple[tuple[Any, ...], bool]:
     return tuple(places), repeats
 
 
-def _arrays(name: str, tensors: Sequence[autograd.Tensor]) -> list[Array]:
-    """The arrays of the tensors that are to be joined."""
-    for place, tensor in enumerate(tensors):
+def _tensors(name: str, tensors: Iterable[AnyTensor], axis: object) -> list[AnyTensor]:
+    """The tensors that are to be joined, whatever gives them."""
+    given = list(tensors)
+    for place, tensor in enumerate(given):
         tensor_argument(name, f"tensors[{place}]", tensor)
-    if len(tensors) == 0:
+    if not given:
         raise ValueError(f"{name} wants at least one tensor, got none")
-    return [tensor.data for tensor in tensors]
+    if not hasattr(axis, "__index__"):
+        raise TypeError(
+            f"{name} wants an int for axis, got {axis!r}: x.flatten() has one axis only"
+        )
+    return given

@@ -40,10 +40,12 @@ def cross_entropy(
     chosen = ids.reshape(-1)[counted]
     n = len(chosen)
     divisor = n if reduction == "mean" else 1
-    z = logits.data.reshape(-1, V)[counted]  # [n, V]
+    z = logits.data.reshape(ids.size, V)[counted]  # [n, V]
     if z.dtype.itemsize < 4:
         z = z.astype(np.float32)
-    z = z - z.max(axis=1, keepdims=True)  # the softmax stays, e**z can no longer overflow
+    z = z - z.max(
+        axis=1, keepdims=True, initial=-np.inf
+    )  # the softmax stays, e**z can no longer overflow
     at = np.arange(n), chosen
     right = z[at]  # [n]
     p = np.exp(z, out=z)
@@ -107,6 +109,8 @@ class _Optimizer:
 
     def __init__(self, parameters: Parameters) -> None:
         self._slots = [_Slot(*named) for named in _named(type(self).__name__, parameters)]
+        for slot in self._slots:
+            _must_be_trainable(type(self).__name__, slot.name, slot.tensor)
         self._check()
 
     def zero_grad(self) -> None:
@@ -121,11 +125,11 @@ class _Optimizer:
             value: Any = getattr(self, name, 0.0)
             if name == "betas" and hasattr(self, name):
                 wanted = "two numbers from 0 up to, not including, 1"
-                fits = np.shape(value) == (2,) and all(0.0 <= beta < 1.0 for beta in value)
+                fits = np.shape(value) == (2,) and all(_is_within(beta, 1.0) for beta in value)
             else:
-                wanted, fits = "a finite number of at least 0", 0.0 <= value < math.inf
+                wanted, fits = "a finite number of at least 0", _is_within(value, math.inf)
             if not fits:
-                raise ValueError(f"{who}: {name} is {wanted}, got {value}")
+                raise ValueError(f"{who}: {name} is {wanted}, got {value!r}")
         for slot in self._slots:
             tensor = slot.tensor
             if tensor.dtype != slot.dtype or tensor.size != slot.size:
@@ -133,9 +137,10 @@ class _Optimizer:
                     f"{who}: {slot.name} has become {tensor.dtype} {list(tensor.shape)} since the optimiser "
                     f"was made for {slot.size} numbers of {slot.dtype}: make a new one"
                 )
-            if tensor.grad is not None and tensor.grad.shape != tensor.shape:
+            grad = _gradient(who, slot.name, tensor)
+            if grad is not None and grad.shape != tensor.shape:
                 raise ValueError(
-                    f"{who}: {slot.name} has shape {list(tensor.shape)}, its gradient {list(tensor.grad.shape)}"
+                    f"{who}: {slot.name} has shape {list(tensor.shape)}, its gradient {list(grad.shape)}"
                 )
 
     def state_dict(self) -> dict[str, Array]:
@@ -286,6 +291,9 @@ def _adamw(
 ) -> None:
     """One step in place; g is used up as scratch. rate = lr / (1 - beta1**s)."""
     beta1, beta2 = rule.betas
+    for mean, beta in ((m, beta1), (v, beta2)):
+        if not beta:
+            mean[...] = 0.0  # nothing is remembered, not even infinity, and that times 0 is NaN
     p *= keep
     change = g - m
     if beta1 > 0.5:
@@ -334,6 +342,8 @@ class SGD(_Optimizer):
         for slot in self._slots:
             p, g, u = slot.tensor.data, slot.tensor.grad, self._velocities[slot.name]
             if g is not None:
+                if not self.momentum:
+                    u[...] = 0.0  # as in AdamW
                 u *= self.momentum
                 u += g
                 if self.weight_decay:
@@ -358,7 +368,8 @@ def clip_grad_norm(parameters: Parameters, max_norm: float) -> float:
     """
     if not max_norm > 0:
         raise ValueError(f"clip_grad_norm: max_norm is a number above 0, got {max_norm}")
-    named = [(name, p.grad) for name, p in _named("clip_grad_norm", parameters)]
+    who = "clip_grad_norm"
+    named = [(name, _gradient(who, name, p)) for name, p in _named(who, parameters)]
     grads = [(name, grad) for name, grad in named if grad is not None]
     with np.errstate(over="ignore", invalid="ignore"):
         norm = math.sqrt(sum(float(np.vdot(grad, grad)) for _, grad in grads))
@@ -392,6 +403,35 @@ def warmup_cosine(step: int, *, peak: float, warmup: int, total: int, floor: flo
         return peak * (step + 1) / warmup  # eq. schedule
     done = min(1.0, (step - warmup) / (total - warmup))
     return floor + (peak - floor) * 0.5 * (1.0 + math.cos(math.pi * done))
+
+
+def _is_within(value: object, end: float) -> bool:
+    """Whether it is a number from 0 up to, not including, `end`."""
+    return isinstance(value, int | float | np.number) and bool(0.0 <= value < end)
+
+
+def _must_be_trainable(who: str, name: str, tensor: Tensor) -> None:
+    """ValueError for a result, TypeError for numbers that are not floating-point."""
+    if tensor._backward is not None:
+        raise ValueError(
+            f"{who}: {name} is the result of an operation, and moving it trains nothing: give the "
+            f"tensors that it was computed from, or .detach() it first"
+        )
+    if tensor.dtype.kind != "f":
+        raise TypeError(
+            f"{who}: wants floating-point numbers, {name} has {tensor.dtype}: "
+            "convert with .astype(np.float32)"
+        )
+
+
+def _gradient(who: str, name: str, tensor: Tensor) -> Array | None:
+    """The tensor's gradient; TypeError if it is neither an array nor None."""
+    grad: object = tensor.grad
+    if grad is not None and not isinstance(grad, np.ndarray | np.generic):
+        raise TypeError(
+            f"{who}: the .grad of {name} is a numpy array or None, got a {type(grad).__name__}"
+        )
+    return tensor.grad
 
 
 def _named(who: str, parameters: Parameters) -> list[tuple[str, Tensor]]:

@@ -8,6 +8,10 @@ import operator
 import pickle
 import threading
 import weakref
+from array import array as plain_array
+from collections import deque
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -636,6 +640,40 @@ def test_no_grad_in_a_generator_that_is_closed_elsewhere():
         assert not is_recording()  # another's end is not ours
     assert is_recording()
 
+    paused = rows()
+    next(paused)
+    assert not is_recording()  # its block is open here
+    contextvars.copy_context().run(paused.close)
+    assert is_recording()
+
+    paused = rows()
+    next(paused)
+    with no_grad():
+        paused.close()
+        assert not is_recording()
+    assert is_recording()
+
+
+def test_no_grad_is_for_one_block_or_function():
+    def generator():
+        yield is_recording()
+
+    async def coroutine():
+        return is_recording()
+
+    async def asynchronous():
+        yield is_recording()
+
+    for function in (generator, coroutine, asynchronous):
+        with pytest.raises(
+            TypeError, match=rf"the body of {function.__name__} runs after the call"
+        ):
+            no_grad()(function)
+    once = no_grad()
+    with once, pytest.raises(RuntimeError, match="make one for each block"):
+        once.__enter__()
+    assert is_recording()
+
 
 def test_requires_grad_is_for_leaves():
     x = leaf(2.0)
@@ -834,17 +872,68 @@ def test_comparisons_are_elementwise(compare):
         None,
         "a",
         np.str_("a"),
-        1j,
         object(),
+        {0, 1, 2},
         ["a"],
         np.array(["a"]),
-        np.ones(3, complex),
+        np.array(None),
     ):
         if compare in (operator.eq, operator.ne):
             assert compare(x, other) is compare(other, x) is (compare is operator.ne)
         else:
             with pytest.raises(TypeError):
                 compare(x, other)
+
+
+@pytest.mark.parametrize("compare", COMPARISONS)
+def test_comparisons_with_whatever_numpy_can_compare(compare):
+    x = Tensor([0, 1, 2])
+    same = (
+        range(3),
+        torch.arange(3),
+        np.array([0, 1, 2], object),
+        plain_array("d", [0, 1, 2]),
+        memoryview(plain_array("i", [0, 1, 2])),
+        deque([0, 1, 2]),
+        [Fraction(0), Decimal(1), 2],
+    )
+    for other in same:
+        assert compare(x, other).tolist() == [compare(n, n) for n in range(3)]
+    for one in (Fraction(1), Decimal(1), np.array(1, object), 2**70, [2**70, 1, 0]):
+        others = np.broadcast_to(np.array(one, object), 3)
+        found = compare(x, one)
+        assert found.dtype == bool
+        assert found.tolist() == [compare(n, m) for n, m in enumerate(others)]
+    for other in (1j, 1 + 0j, [0, 1, 2j], np.array([0, 1, 2], complex), [0, None, 2]):
+        if compare in (operator.eq, operator.ne):
+            others = np.broadcast_to(np.array(other, object), 3)
+            assert compare(x, other).tolist() == [compare(n, m) for n, m in enumerate(others)]
+        else:
+            with pytest.raises(TypeError, match="not supported between"):
+                compare(x, other)
+
+
+def test_bounds_of_clip_are_numbers():
+    x = leaf(np.array([0.25, 1.0], "f4"))
+    for low in (np.float64(0.5), np.array(0.5), 0.5):
+        z = x.clip(low)
+        assert z.dtype == np.float32
+        assert z.data.tolist() == [0.5, 1.0]
+    for wrong in (np.zeros((4, 2)), np.zeros(2), Tensor(0.0), [0.0], "0"):
+        for bounds in ({"low": wrong}, {"high": wrong}):
+            with pytest.raises(
+                TypeError, match=r"clip: wants a number or None for (low|high), got a"
+            ):
+                x.clip(**bounds)
+
+
+def test_the_tensors_of_others_do_not_mix():
+    x = leaf(np.ones(2))
+    for operation in (operator.add, operator.mul, operator.pow):
+        with pytest.raises(
+            TypeError, match=r"a Tensor and a torch\.Tensor do not mix: Tensor\(numpy"
+        ):
+            operation(x, torch.ones(2))
 
 
 def test_masks_of_comparisons():

@@ -287,6 +287,18 @@ def test_the_index_is_copied():
     assert x.grad.tolist() == [1022, 200, 1111]
 
 
+def test_join_what_a_generator_gives_along_an_int():
+    x = Tensor([[1.0, 2.0]], requires_grad=True)
+    for join in (concatenate, stack):
+        z = join(x * n for n in (1, 2))
+        assert z.data.reshape(-1).tolist() == [1, 2, 2, 4]
+        for axis in (None, "0", 0.0):
+            with pytest.raises(TypeError, match=r"wants an int for axis, got .*flatten\(\)"):
+                join([x, x], axis)
+    z.backward(np.ones(z.shape))
+    assert x.grad.tolist() == [[3, 3]]
+
+
 def test_concatenate_and_stack_against_torch():
     for axis in range(-3, 3):
         shapes = []

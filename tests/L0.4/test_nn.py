@@ -179,6 +179,20 @@ def test_module_list() -> None:
         layers.append(lambda x: x)  # type: ignore[arg-type]
 
 
+def test_slices_of_lists() -> None:
+    a, b, c = Linear(2, 3), Linear(3, 4), Linear(4, 5)
+    layers = ModuleList([a, b, c])
+    assert list(layers[1:]) == [b, c]
+    assert list(layers[::-2]) == [c, a]
+    assert list(layers[5:]) == []
+    assert list(layers[1:].state_dict()) == ["0.weight", "0.bias", "1.weight", "1.bias"]
+    model = Sequential(a, Tensor.tanh, b)
+    assert type(model[:2]) is Sequential
+    x = tensor(5, 2)
+    assert (model[:2](x).data == a(x).tanh().data).all()
+    assert model[:1][0] is a
+
+
 def test_sequential() -> None:
     first, second = Linear(2, 3), Linear(3, 4)
     model = Sequential(first, Tensor.tanh, second)
@@ -212,6 +226,44 @@ class Running(Module):
         self.register_buffer("mean", np.zeros(2, np.float32))
         self.register_buffer("count", 0)
         self.last = Linear(2, 1)
+
+
+def test_a_buffer_that_is_none_or_refused() -> None:
+    net = Module()
+    net.register_buffer("cache", None)
+    for wrong in (1j, "text", [None], object()):
+        with pytest.raises(TypeError, match="holds bools, integers or floats"):
+            net.register_buffer("table", wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="inhomogeneous"):
+        net.register_buffer("table", [[1.0], [1.0, 2.0]])  # type: ignore[list-item]
+    assert net.cache is None
+    assert not hasattr(net, "table")
+    assert net.state_dict() == {}
+    assert list(net.named_buffers()) == []
+    assert repr(net) == "Module()"
+    net.register_buffer("cache", [1.0])  # now there is something to save
+    assert list(net.state_dict()) == ["cache"]
+
+
+def test_properties_are_no_members() -> None:
+    class Half(Module):
+        @property
+        def fixed(self) -> None:
+            """Nothing."""
+
+        @property
+        def inner(self) -> Module:
+            return self.own
+
+        @inner.setter
+        def inner(self, value: Module) -> None:
+            self.own = value
+
+    net = Half()
+    with pytest.raises(AttributeError, match="no setter"):
+        net.fixed = Linear(2, 2)  # type: ignore[misc, assignment]
+    net.inner = Linear(2, 2)
+    assert list(net.state_dict()) == ["own.weight", "own.bias"]
 
 
 def test_buffers() -> None:
@@ -873,6 +925,25 @@ def test_dropout_values_and_gradients() -> None:
             np.testing.assert_allclose(x.grad, np.where(kept, g / (1 - p), 0), **tight)
     ones = Dropout(0.3)(Tensor(np.ones(100_000))).data
     assert abs(ones.mean() - 1.0) < 4 * math.sqrt(0.3 / 0.7 / 100_000)  # the mean is kept
+
+
+def test_dropout_at_a_rate_whose_scale_is_too_large_for_the_dtype() -> None:
+    layer = Dropout(0.99999, PCG32(0))
+    assert (layer(Tensor(np.ones(100, np.float16))).data == 0).all()
+    assert (layer(Tensor(np.zeros(10**6, np.float16))).data == 0).all()  # about ten are kept
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rng: Linear(2, 2, rng=rng),
+        lambda rng: Dropout(0.5, rng=rng),
+        lambda rng: randn(2, rng=rng),
+    ],
+)
+def test_a_seed_is_no_generator(make: Any) -> None:
+    with pytest.raises(TypeError, match=r"wants a PCG32 for rng, got 0: PCG32\(0\) makes one"):
+        make(0)
 
 
 def test_dropout_validation() -> None:

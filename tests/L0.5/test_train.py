@@ -2,6 +2,7 @@
 """L0.5: loss, AdamW, clipping and schedule; the oracle is torch."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -161,6 +162,15 @@ def test_far_logits(dtype):
     close(cross_entropy(shifted, [0]).item(), 0.407606, 5e-7)
 
 
+@pytest.mark.parametrize("reduction", ["sum", "none"])
+def test_no_classes_and_nothing_that_counts(reduction):
+    logits = Tensor(np.zeros((2, 0)), requires_grad=True)
+    loss = cross_entropy(logits, [-100, -100], reduction=reduction)
+    assert (loss.data == 0).all()  # as in torch
+    loss.sum().backward()
+    assert logits.grad.shape == (2, 0)
+
+
 def test_loss_of_knowing_nothing():
     for V in (2, 14, 50257):
         close(cross_entropy(Tensor(np.full((2, V), 3.0)), [0, V - 1]).item(), math.log(V))
@@ -304,6 +314,47 @@ def test_nothing_remembered():
         oracle.step()
         for p, q in zip(ours, theirs, strict=True):
             close(p.data, q, 1e-6 if p.dtype == np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("kind", [SGD, partial(AdamW, betas=(0.0, 0.0))])
+def test_nothing_infinite_is_remembered_by_a_rate_of_0(kind):
+    p = Tensor(np.zeros(2), requires_grad=True)
+    fresh = Tensor(np.zeros(2), requires_grad=True)
+    optimizer, other = kind([p], lr=0.1), kind([fresh], lr=0.1)
+    p.grad = np.array([np.inf, 1.0])
+    with np.errstate(invalid="ignore"):
+        optimizer.step()
+    p.data = np.zeros(2)
+    for _ in range(2):
+        p.grad, fresh.grad = np.ones(2), np.ones(2)
+        optimizer.step()
+        other.step()
+    np.testing.assert_array_equal(p.data, fresh.data)
+    assert np.isfinite(
+        np.concatenate(list(map(np.atleast_1d, optimizer.state_dict().values())))
+    ).all()
+
+
+@pytest.mark.parametrize("kind", [SGD, AdamW])
+def test_what_cannot_be_trained_is_refused(kind):
+    p = Tensor(np.ones(2), requires_grad=True)
+    with pytest.raises(ValueError, match="twice is the result of an operation"):
+        kind([("twice", p * 2)])
+    with pytest.raises(TypeError, match="floating-point numbers, 0 has int64"):
+        kind([Tensor([1, 2])])
+    frozen = kind([Tensor(np.ones(2)), (p * 2).detach()])  # leaves that are frozen may be given
+    frozen.step()
+    optimizer = kind([p])
+    p.grad = [1.0, 1.0]
+    for call in (optimizer.step, partial(clip_grad_norm, [p], 1.0)):
+        with pytest.raises(
+            TypeError, match=r"the \.grad of 0 is a numpy array or None, got a list"
+        ):
+            call()
+    p.grad = None
+    optimizer.lr = "0.1"
+    with pytest.raises(ValueError, match=r"lr is a finite number of at least 0, got '0\.1'"):
+        optimizer.step()
 
 
 def test_parameters_without_gradient_stay():

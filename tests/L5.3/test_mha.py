@@ -620,6 +620,21 @@ def test_projections_are_called(path, kind, change, name):
 
 
 @both_paths
+@pytest.mark.parametrize("method", ["forward", "__call__"])
+def test_a_patch_of_the_class_is_called(path, method, monkeypatch):
+    calls, real = [], getattr(Linear, method)
+
+    def counted(layer, x):
+        calls.append(layer)
+        return real(layer, x)
+
+    monkeypatch.setattr(Linear, method, counted)
+    mha, x = module(), draw(2, 4, 8)
+    run(path, mha, x, x, draw(2, 4, 8, seed=3))
+    assert calls == [mha.q_proj, mha.k_proj, mha.v_proj, mha.out_proj]
+
+
+@both_paths
 @pytest.mark.parametrize("kind", ["self", "cross"])
 def test_projections_of_different_kinds(path, kind):
     x_q, grad = draw(2, 4, 8), draw(2, 4, 8, seed=3)

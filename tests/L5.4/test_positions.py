@@ -308,6 +308,12 @@ def test_learned_positions_end():
         learned(Tensor(np.zeros((5, 2), "f4")))
 
 
+def test_a_seed_is_no_generator():
+    for make in (Embedding, LearnedPositions):
+        with pytest.raises(TypeError, match=f"{make.__name__}: wants a PCG32 for rng, got 0"):
+            make(2, 2, rng=0)
+
+
 def test_validation():
     with pytest.raises(ValueError):
         sinusoidal(-1, 4)

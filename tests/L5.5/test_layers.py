@@ -836,6 +836,16 @@ def test_validation():
     ]:
         with pytest.raises(TypeError):
             call()
+    for make in (
+        lambda rng: MultiHeadAttention(8, 2, rng=rng),
+        lambda rng: FeedForward(8, 8, rng=rng),
+        lambda rng: EncoderLayer(CONFIG, rng),
+        lambda rng: DecoderLayer(CONFIG, rng),
+        lambda rng: Encoder(1, CONFIG, rng=rng),
+        lambda rng: Transformer(1, 1, CONFIG, rng=rng),
+    ):
+        with pytest.raises(TypeError, match="wants a PCG32 for rng, got 0"):
+            make(0)
     assert "norm1: LayerNorm(8, eps=1e-05)" in repr(EncoderLayer(CONFIG))
     assert "FeedForward(relu)" in repr(EncoderLayer(CONFIG))
     with pytest.raises(FrozenInstanceError):

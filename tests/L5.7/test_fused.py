@@ -313,6 +313,13 @@ def test_dropout_draws(way):
 
 
 @every_way
+def test_dropout_whose_scale_is_too_large_for_float16(way):
+    arrays = [x.astype(np.float16) for x in inputs()]
+    for x in run(way, *arrays, dropout=0.99999, rng=PCG32(0)):
+        assert (x == 0).all()  # all are dropped, and none is 0 times infinity
+
+
+@every_way
 @pytest.mark.parametrize("kind", ["open", "causal"])
 def test_dropout_gradient(way, kind):
     q, k, v, grad = inputs(Tq=7)
@@ -334,8 +341,9 @@ def test_dropout_arguments(way):
     for rate in (1.0, -0.1, np.nan):
         with pytest.raises(ValueError):
             way(q, k, v, dropout=rate, rng=PCG32(0))
-    with pytest.raises(ValueError):
-        way(q, k, v, dropout=0.1)
+    for no_generator in (None, 0):
+        with pytest.raises(ValueError, match="pass rng"):
+            way(q, k, v, dropout=0.1, rng=no_generator)
     rng = PCG32(0)
     way(q, k, v, rng=rng)
     assert rng.state() == PCG32(0).state()  # a rate of 0 draws nothing

@@ -2,6 +2,7 @@
 """The command tinyllm: options, files, signals, resuming, several processes, pictures."""
 
 import errno
+import io
 import json
 import os
 import re
@@ -142,6 +143,76 @@ def test_nothing_is_overwritten(trained, tmp_path, capsys):
     assert train(tmp_path / "x", steps=6) == 0
     assert train(tmp_path / "x", "--force", "--seed", "1", steps=7) == 0
     assert len(metrics(tmp_path / "x")) == 7
+
+
+def test_force_keeps_the_run_before_until_it_saves(trained, tmp_path, capsys, monkeypatch):
+    folder = tmp_path / "r"
+    assert train(folder) == 0
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    capsys.readouterr()
+    assert train(folder, "--force", "--lr", "1e30") == 1
+    assert re.search(
+        r"nothing was saved, and .*safetensors still holds the run from before --force",
+        capsys.readouterr().err,
+    )
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    real = runs._save
+
+    def killed(run, *others):
+        assert (folder / "metrics.jsonl").read_bytes() == before["metrics.jsonl"]
+        assert run.step == 5
+        real(run, *others)
+        assert [line["step"] for line in metrics(folder)] == [1, 2, 3, 4, 5]
+        monkeypatch.setattr(runs, "_save", real)
+
+    monkeypatch.setattr(runs, "_save", killed)
+    assert train(folder, "--force", "--seed", "1", "--save-every", "5") == 0
+    assert train(tmp_path / "s", "--seed", "1") == 0
+    same_run(folder, tmp_path / "s")
+
+
+def test_streams_that_are_closed(trained, tmp_path, capsys, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", None)
+        assert main(["translate", "--run", str(trained), "1+2"]) == 2
+        assert "stdout is closed" in capsys.readouterr().err
+        assert train(tmp_path / "r") == 0
+        patch.setattr(sys, "stderr", None)
+        assert train(tmp_path / "s") == 0
+        assert train(tmp_path / "t", "--n-heads", "5") == 2
+    assert capsys.readouterr().out == ""
+    same_run(tmp_path / "r", trained)
+    same_run(tmp_path / "s", trained)
+
+
+def test_folders_that_are_none(trained, tmp_path, capsys, monkeypatch):
+    file = tmp_path / "file"
+    file.touch()
+    for command in (["train", "transformer"], ["train", "transformer", "--resume"], ["translate"]):
+        for name in (str(file), ""):
+            with pytest.raises(SystemExit) as caught:
+                main([*command, "--run", name])
+            assert caught.value.code == 2
+            assert (
+                f"argument --run/--run-dir: wants a folder, got {name!r}" in capsys.readouterr().err
+            )
+    checkpoint = tmp_path / "r" / "checkpoint.safetensors"
+    checkpoint.mkdir(parents=True)
+    base = ["train", "transformer", "--run", str(tmp_path / "r")]
+    refused(capsys, [*base, "--force"], "checkpoint.safetensors is a folder")
+    refused(capsys, [*base, "--force", "--n-layers", "10000000"], "n_layers is at most 100")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\ufeff1+2\n3+4\n"))  # as Windows writes it
+    assert main(["translate", "--run", str(trained)]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["1+2", "3+4"]
+
+
+def test_a_checkpoint_without_an_entry(trained, tmp_path, capsys):
+    arrays, texts = read_safetensors(trained / "checkpoint.safetensors")
+    for name in ("settings", "step", "generators"):
+        rest = {key: text for key, text in texts.items() if key != name}
+        write_safetensors(tmp_path / "checkpoint.safetensors", arrays, rest)
+        resume = ["train", "transformer", "--run", str(tmp_path), "--resume"]
+        refused(capsys, resume, f"there is no entry '{name}'")
 
 
 def test_wrong_use_of_train(tmp_path, capsys, monkeypatch):
@@ -343,7 +414,7 @@ def test_a_disk_that_is_full(tmp_path, capsys, monkeypatch):
     assert Training.load(tmp_path / "s" / "checkpoint.safetensors").step == 5
     assert train(tmp_path / "s", "--resume", steps=12) == 0
     same_run(tmp_path / "r", tmp_path / "s")
-    metrics_file = runs._Metrics(tmp_path / "m", 0, writes=True)
+    metrics_file = runs._Metrics(tmp_path / "m", 0, writes=True, another=False)
     metrics_file.file.close()
     with (
         open("/dev/full", "ab", buffering=0) as metrics_file.file,

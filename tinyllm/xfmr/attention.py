@@ -211,7 +211,7 @@ def check_attention(
     shape = (*lead, q.shape[-2], k.shape[-2])
     if not 0.0 <= dropout < 1.0:
         raise ValueError(f"attention: wants 0 <= dropout < 1, got {dropout}")
-    if dropout > 0 and rng is None:
+    if dropout > 0 and not isinstance(rng, PCG32):
         raise ValueError(
             "attention: dropout draws from a generator that lives on from call to call: pass rng, "
             'for instance PCG32(0).substream("dropout") made once'

@@ -16,8 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tinyllm.arguments import positive_int
 from tinyllm.autograd import no_grad, record, tensor_argument
+from tinyllm.generators import generator
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
-from tinyllm.num.pcg32 import PCG32, default_generator
+from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor
 from tinyllm.xfmr.fused import fused_attention
 from tinyllm.xfmr.gelu import gelu, gelu_tanh
@@ -165,7 +166,7 @@ class FeedForward(Module):
             raise ValueError(
                 f"FeedForward: activation is one of {', '.join(ACTIVATIONS)}, got {activation!r}"
             )
-        rng = default_generator() if rng is None else rng
+        rng = generator(type(self).__name__, rng)
         self.activation = activation
         self.up = Linear(d_model, d_ff, rng=rng)
         self.down = Linear(d_ff, d_model, rng=rng)
@@ -234,7 +235,7 @@ class EncoderLayer(Module):
     """
 
     def __init__(self, config: LayerConfig, rng: PCG32 | None = None) -> None:
-        c, rng = config, default_generator() if rng is None else rng
+        c, rng = config, generator(type(self).__name__, rng)
         self.norm_first = c.norm_first
         self.self_attention = MultiHeadAttention(c.d_model, c.n_heads, c.dropout, rng=rng)
         self.feed_forward = FeedForward(c.d_model, c.d_ff, c.activation, c.dropout, rng)
@@ -260,7 +261,7 @@ class DecoderLayer(Module):
     """
 
     def __init__(self, config: LayerConfig, rng: PCG32 | None = None) -> None:
-        c, rng = config, default_generator() if rng is None else rng
+        c, rng = config, generator(type(self).__name__, rng)
         self.norm_first = c.norm_first
         self.self_attention = MultiHeadAttention(c.d_model, c.n_heads, c.dropout, rng=rng)
         self.cross_attention = MultiHeadAttention(c.d_model, c.n_heads, c.dropout, rng=rng)
@@ -327,7 +328,7 @@ class _Stack(Module):
         rng: PCG32 | None = None,
     ) -> None:
         n_layers = positive_int(type(self).__name__, "n_layers", n_layers)
-        rng = default_generator() if rng is None else rng
+        rng = generator(type(self).__name__, rng)
         self.layers = ModuleList(self._kind(config, rng) for _ in range(n_layers))
         wanted = config.norm_first if final_norm is None else final_norm
         self.norm = LayerNorm(config.d_model, config.eps) if wanted else None
@@ -461,7 +462,7 @@ class Transformer(Module):
         final_norm: bool | None = None,
         rng: PCG32 | None = None,
     ) -> None:
-        rng = default_generator() if rng is None else rng
+        rng = generator(type(self).__name__, rng)
         self.encoder = Encoder(n_encoder_layers, config, final_norm, rng)
         self.decoder = Decoder(n_decoder_layers, config, final_norm, rng)
         self.seed_generators(rng)

@@ -17,8 +17,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tinyllm.arguments import positive_int
 from tinyllm.autograd import record, tensor_argument
+from tinyllm.generators import generator
 from tinyllm.nn import Linear, Module
-from tinyllm.num.pcg32 import PCG32, default_generator
+from tinyllm.num.pcg32 import PCG32
 from tinyllm.num.threads import column_sums, product
 from tinyllm.tensor import Tensor
 from tinyllm.xfmr.attention import bool_mask, scaled_dot_product_attention
@@ -44,7 +45,7 @@ class MultiHeadAttention(Module):
     one generator drop alike.
 
     ValueError unless d_model and n_heads are positive ints, n_heads divides d_model, and 0 <= dropout
-    < 1. Vaswani et al. (2017), section 3.2.2.
+    < 1; TypeError for an `rng` that is no PCG32. Vaswani et al. (2017), section 3.2.2.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class MultiHeadAttention(Module):
             )
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"MultiHeadAttention: wants 0 <= dropout < 1, got {dropout}")
-        rng = default_generator() if rng is None else rng
+        rng = generator("MultiHeadAttention", rng)
         self.d_model, self.n_heads, self.d_head = d_model, n_heads, d_model // n_heads
         self.scale = 1.0 / math.sqrt(self.d_head)  # eq. heads
         self.dropout = dropout
@@ -206,9 +207,14 @@ class MultiHeadAttention(Module):
         return f"{self.d_model}, n_heads={self.n_heads}, dropout={self.dropout}"
 
 
+_CALLS = Linear.__call__, Linear.forward  # their own, before anybody puts another in their place
+
+
 def _alike(layers: Sequence[Module]) -> bool:
     """Whether these are plain Linears of one kind, so that one product can stand for their calls."""
     kinds = set()
+    if (Linear.__call__, Linear.forward) != _CALLS:
+        return False
     for layer in layers:
         if type(layer) is not Linear or "forward" in vars(layer):
             return False

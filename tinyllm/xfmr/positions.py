@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from tinyllm.arguments import non_negative_int, positive_int
 from tinyllm.autograd import record, tensor_argument
+from tinyllm.generators import generator
 from tinyllm.nn import Module
-from tinyllm.num.pcg32 import PCG32, default_generator
+from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor
 
 __all__ = [
@@ -66,7 +67,7 @@ class Embedding(Module):
     ) -> None:
         n_tokens = positive_int("Embedding", "n_tokens", n_tokens)
         d_model = positive_int("Embedding", "d_model", d_model)
-        rng = default_generator() if rng is None else rng
+        rng = generator(type(self).__name__, rng)
         self.weight = Tensor(rng.normal(0.0, std, (n_tokens, d_model)), requires_grad=True)
 
     def forward(self, ids: ArrayLike) -> Tensor:
@@ -142,7 +143,7 @@ class LearnedPositions(Module):
     ) -> None:
         n_positions = positive_int("LearnedPositions", "n_positions", n_positions)
         d_model = positive_int("LearnedPositions", "d_model", d_model)
-        rng = default_generator() if rng is None else rng
+        rng = generator(type(self).__name__, rng)
         self.weight = Tensor(rng.normal(0.0, std, (n_positions, d_model)), requires_grad=True)
 
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tinyllm.autograd import no_grad
+from tinyllm.generators import generator
 from tinyllm.models.addition.data import (
     DIGITS,
     END,
@@ -24,7 +25,7 @@ from tinyllm.models.addition.data import (
     target_tokens,
 )
 from tinyllm.nn import Linear, Module
-from tinyllm.num.pcg32 import PCG32, default_generator
+from tinyllm.num.pcg32 import PCG32
 from tinyllm.num.threads import in_threads
 from tinyllm.tensor import Tensor
 from tinyllm.train import cross_entropy
@@ -84,6 +85,7 @@ class Settings:
             if not value >= least and field.name not in ("beta2", "clip"):
                 raise ValueError(f"{field.name} is at least {least}, got {value}")
         for name, fits, wanted in (
+            ("n_layers", self.n_layers <= 100, "at most 100"),
             ("n_heads", self.d_model % self.n_heads == 0, f"a divisor of d_model={self.d_model}"),
             ("dropout", self.dropout < 1, "below 1"),
             ("warmup", self.warmup < self.steps, f"less than steps={self.steps}"),
@@ -110,7 +112,7 @@ class Adder(Module):
     """Tokens of a source and of the target so far -> logits for the next token."""
 
     def __init__(self, settings: Settings, rng: PCG32 | None = None) -> None:
-        s, rng = settings, default_generator() if rng is None else rng
+        s, rng = settings, generator("Adder", rng)
         self.source = Embedding(N_TOKENS, s.d_model, rng=rng)
         self.target = Embedding(N_TOKENS, s.d_model, rng=rng)
         self.positions = SinusoidalPositions(s.d_model)

@@ -157,7 +157,7 @@ class Training:
             run.step = int(step)
             run._draws.set_state(json.loads(texts["generators"])["batches"])
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise CheckpointError(f"{os.fspath(path)}: {error}") from None
+            raise CheckpointError(f"{os.fspath(path)}: {_fault(error)}") from None
         if fault := _divergence(run._arrays(), run.model):
             raise CheckpointError(f"{os.fspath(path)}: {fault}: the run that it is of had diverged")
         return run
@@ -194,8 +194,13 @@ def _read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str
         settings = Settings(**json.loads(texts["settings"]))
         _must_be_held(settings, _part(arrays, "model/"))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CheckpointError(f"{os.fspath(path)}: its settings: {error}") from None
+        raise CheckpointError(f"{os.fspath(path)}: its settings: {_fault(error)}") from None
     return arrays, texts, settings
+
+
+def _fault(error: Exception) -> str:
+    """What an error says; a KeyError says no more than a name."""
+    return f"there is no entry {error}" if isinstance(error, KeyError) else str(error)
 
 
 def _must_be_held(settings: Settings, arrays: dict[str, Array]) -> None:

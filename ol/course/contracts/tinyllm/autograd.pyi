@@ -98,9 +98,10 @@ class Tensor(ArrayHolder):
     def __ipow__(self, other: object) -> NoReturn: ...
     def __imatmul__(self, other: object) -> NoReturn: ...
     def __eq__(self, other: object) -> Mask:  # type: ignore[override]
-        """Entry by entry, as all comparisons: with a tensor, a number, an array or a list of them, on
-        either side, a numpy array of bools of the shape that both broadcast to (ValueError if they
-        do not). No gradient. Anything else is unequal, and has no order (TypeError)."""
+        """Entry by entry, as all comparisons: with a tensor, a number of any kind, and whatever numpy
+        makes an array of numbers, on either side, a numpy array of bools of the shape that both
+        broadcast to (ValueError if they do not). No gradient. Anything else is unequal. TypeError for
+        an order that there is none of."""
     def __ne__(self, other: object) -> Mask: ...  # type: ignore[override]
     def __lt__(self, other: object) -> Mask: ...
     def __le__(self, other: object) -> Mask: ...
@@ -115,7 +116,8 @@ class Tensor(ArrayHolder):
     def clip(self, low: float | None = None, high: float | None = None) -> Self:
         """Each number, but `low` where it is smaller and `high` where it is larger; None: no bound.
 
-        The slope is 1 from bound to bound, also on them, and 0 elsewhere and at NaN.
+        The slope is 1 from bound to bound, also on them, and 0 elsewhere and at NaN. TypeError for a
+        bound that is no number.
         """
     def sigmoid(self) -> Self:
         """1 / (1 + e**-x) of each number x; no size of x overflows."""
@@ -154,7 +156,9 @@ def sum_over(x: Array, axes: tuple[int, ...], keepdims: bool = False) -> Array:
 def no_grad() -> AbstractContextManager[None]:
     """Inside the block, or the function it decorates, operations are not recorded.
 
-    Blocks nest; each thread has its own state. A paused generator may be closed in another context.
+    Blocks nest; each thread has its own state. A paused generator may be closed in another context,
+    which ends its block. TypeError for decorating a generator or coroutine function, whose body runs
+    after the call.
     """
 
 def is_recording() -> bool:

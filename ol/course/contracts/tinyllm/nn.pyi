@@ -48,12 +48,13 @@ class Module:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The same as `forward`."""
 
-    def register_buffer(self, name: str, array: ArrayLike | Tensor) -> None:
+    def register_buffer(self, name: str, array: ArrayLike | Tensor | None) -> None:
         """Make a copy of an array of any shape the attribute `name`: a `Tensor`, saved, not trained.
 
         It is in the state dict, `astype` converts it if it is floating, and it is no parameter.
-        ValueError for a name that is taken or no identifier; TypeError for a tensor that requires
-        grad.
+        None makes the attribute None, and nothing is saved. ValueError for a name that is taken or no
+        identifier; TypeError for a tensor that requires grad and for what a Tensor cannot hold.
+        Whatever is raised, nothing is registered.
         """
 
     def named_buffers(self) -> Iterator[tuple[str, Tensor]]:
@@ -138,8 +139,11 @@ class ModuleList(Module):
         """Add a module at the end; TypeError for anything else."""
 
     def __len__(self) -> int: ...
-    def __getitem__(self, index: int) -> Any:
-        """The module at that place; negative ones count from the end. IndexError outside."""
+    def __getitem__(self, index: int | slice) -> Any:
+        """The module at that place, or for a slice those there, in a list of this kind that shares them.
+
+        Negative places count from the end. IndexError outside.
+        """
 
     def __iter__(self) -> Iterator[Any]: ...
 

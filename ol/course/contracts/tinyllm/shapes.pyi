@@ -1,7 +1,7 @@
 # Tangled from book/1-foundations/L0.2-shapes.md
 """L0.2 Shapes: operations that move numbers without changing them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from tinyllm import autograd
@@ -74,12 +74,13 @@ class Tensor(autograd.Tensor):
     def __contains__(self, item: object) -> bool:
         """Raises TypeError: what is meant, an entry or a row, is better said with `==`."""
 
-def concatenate(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
+def concatenate(tensors: Iterable[AnyTensor], axis: int = 0) -> AnyTensor:
     """Tensors end to end along an axis that they have; all other lengths must agree.
 
     The dtype is numpy's of all parts; each part's gradient has the part's. ValueError for shapes
-    that do not fit and for no tensors, TypeError for anything that is no tensor.
+    that do not fit and for no tensors, TypeError for anything that is no tensor and an axis that is no
+    int.
     """
 
-def stack(tensors: Sequence[AnyTensor], axis: int = 0) -> AnyTensor:
+def stack(tensors: Iterable[AnyTensor], axis: int = 0) -> AnyTensor:
     """Tensors of one shape side by side along a new axis; errors as `concatenate`."""

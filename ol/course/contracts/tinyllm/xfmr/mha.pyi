@@ -24,7 +24,7 @@ class MultiHeadAttention(Module):
     one generator drop alike.
 
     ValueError unless d_model and n_heads are positive ints, n_heads divides d_model, and 0 <= dropout
-    < 1. Vaswani et al. (2017), section 3.2.2.
+    < 1; TypeError for an `rng` that is no PCG32. Vaswani et al. (2017), section 3.2.2.
     """
 
     d_model: int
