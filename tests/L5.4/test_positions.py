@@ -310,7 +310,7 @@ def test_learned_positions_end():
 
 def test_a_seed_is_no_generator():
     for make in (Embedding, LearnedPositions):
-        with pytest.raises(TypeError, match=f"{make.__name__}: wants a PCG32 for rng, got 0"):
+        with pytest.raises(TypeError):
             make(2, 2, rng=0)
 
 

