@@ -17,7 +17,7 @@ Source = str | os.PathLike[str]
 
 
 def find_chapters(sources: Iterable[Source]) -> list[tuple[str, str]]:
-    """(path, name in the book) of every Markdown file in the sources, each a folder or a file, in book order.
+    """(path, name in the book) of every Markdown file in the sources, each a folder or a file, in book order; once.
 
     Hidden folders and `node_modules` are left out. Raises FileNotFoundError for a source that does not exist, and
     ValueError for a file that is not Markdown.
@@ -33,7 +33,10 @@ def find_chapters(sources: Iterable[Source]) -> list[tuple[str, str]]:
             found.append((source, os.path.basename(source)))
         else:
             raise ValueError(f"{source} is no chapter (*.md); name the book's folder, or nothing")
-    return found
+    once = dict[str, tuple[str, str]]()
+    for place in found:
+        once.setdefault(os.path.realpath(place[0]), place)
+    return [*once.values()]
 
 
 def walk(folder: str, lost: Callable[[OSError], object] | None = None) -> Iterable[str]:

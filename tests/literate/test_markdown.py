@@ -146,6 +146,7 @@ def test_file_without_braces_is_warned_of(tmp_path):
         "<!--->\n",
         "<!-- a\nb --> text\n\n",
         "<!-- ` --> and `x`\n\n",
+        "- a\n\n  <!-- x\n\nText. -->\n\n",
     ],
 )
 def test_comment_marks_that_hide_nothing(before, tmp_path):
@@ -176,6 +177,10 @@ def test_a_rule_on_top_is_no_front_matter(tmp_path):
         "> <!-- x\n\n`-->`\n",
         "- <!-- x\n",
         "- a\n\n    <!--\n",
+        "- a\n\n  <!-- x\n\n" + block("{#a file=a}", "x\n") + "-->\n",
+        "1. a\n\n   <!-- x\n\nText.\n\n   ``` {#a file=a}\n   x\n   ```\n-->\n",
+        "- <!-- a --> <!-- x\n\n" + block("{#a file=a}", "x\n") + "-->\n",
+        "> <!-- x\n\n" + block("{#c}", "x\n") + "-->\n",
     ],
 )
 def test_a_comment_that_is_never_closed_is_an_error(before, tmp_path):
