@@ -120,7 +120,7 @@ def scan(chapter: Chapter) -> None:
 
 def check_kept(block: Block, info: str, behind: str) -> None:
     """Warn where a block is probably not what its author wanted; `behind` the last one, two characters."""
-    if "file" in info and "{" not in info and re.search(r"(?:^|\s)file\s*=", info):
+    if "file" in info and "{" not in info and re.search(r"(?:^|[\s(\[])file\s*=", info):
         block.warn("file= outside of {...} is not read; write {file=...}")
     if not block.prefix and behind.strip() and (early := ended_early(block)):
         block.warn("this fence opens a block of its own" + early)
@@ -282,7 +282,7 @@ SIMPLE = re.compile(
     r"(?:\{(?:\.([\w+-]+))?[ \t]*(?:#([\w\-.:/]+))?[ \t]*(?:file=([\w\-./]+))?\})?[ \t]*",
     re.ASCII,
 )
-MEANT_FOR_US = r"\{[^{}]*?(?:#\s*[^\s{}]|\b(?:file|patch)\s*[=:])"
+MEANT_FOR_US = r"\{[^{}]*?(?:#\s*[^\s{}]|\b(?:file|patch)(?:\s*[=:]|[\"']\s*=))"
 OPENER = rf"^{OPENER_PREFIX}(?:```|~~~).*{MEANT_FOR_US}"
 Says = tuple[str, list[str], str | None, dict[str, str]]  # language, classes, name, attributes
 NOTHING: Says = ("", [], None, {})
@@ -349,9 +349,9 @@ def parse_info(info: str) -> Says:
 OURS = r"(?:file|patch|mode|header)"
 HALF_READ = {  # two tokens, of which the second was meant otherwise than it reads: why
     r"\S* .*[\u2018-\u201f].*": "has curly quotes; write straight ones",
-    rf"\S* (?:.*[,;]|(?:#|{OURS}=)[^,;]*[,;](?:[#.]|\w+=).*)": "has a comma; blanks separate attributes",
+    rf"\S* (?:.*[,;]|(?:#|{OURS}=)[^,;]*[,;](?:[#.]|\w+=).*)": "has a comma or semicolon; blanks separate attributes",
     rf"\S* {OURS}:.*": "has a colon; write key=value",
-    rf"\S* {OURS}={OURS}=.*": "has two =; is a value missing?",
+    rf"\S* {OURS}=(?:{OURS}?=.*|.*=)": "has two =; is a value missing?",
     rf"(?:#|{OURS}=[^\"'])\S* [^#.=][^=]*": "is no #name, .class or key=value; a name has no blanks, a path with blanks is quoted",
 }
 

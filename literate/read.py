@@ -145,6 +145,7 @@ def link(book: Book, *, join: bool = False) -> None:
 
 CELL_OPTION = r"(?:\S{1,2}\|.*\n)*?\S{1,2}\| *file(?:name)?\s*:"  # of Quarto
 SYNONYMS = "filename filepath file-name file-path file_name file_path path tangle target".split()
+OUTPUTS = ("output", "dest", "out")  # of a path; output=false is somebody else's
 
 
 def check_attributes(block: Block, join: bool) -> None:
@@ -152,14 +153,15 @@ def check_attributes(block: Block, join: bool) -> None:
     from difflib import SequenceMatcher
 
     tell = block.warn if join else block.error
-    if "mode" in block.attributes and block.name and block.file is None:
-        tell("mode= without file= sets nothing; write it where file= is")
     for key, value in block.attributes.items():
         word = key.lower()
+        if block.file is None and (key == "mode" or key == "header" and not block.name):
+            wrong = f"{key}= without file= sets nothing; write it where file= is"
+            (tell if block.name else block.warn)(wrong)
         for ours in {"file", "patch", "mode"} - block.attributes.keys():
             alike = SequenceMatcher(None, word, ours).ratio() > 0.85 or sorted(word) == sorted(ours)
             typo = alike and word[0] == ours[0] and word not in ("path", "model")
-            if typo or ours == "file" and word in SYNONYMS:
+            if typo or ours == "file" and (word in SYNONYMS or word in OUTPUTS and "." in value):
                 tell(f"{key}= is no attribute of a block; write {ours}={value}")
 
 

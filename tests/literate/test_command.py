@@ -150,7 +150,14 @@ def test_a_watcher_in_a_process_of_its_own(number, status, tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--check", "--watch"], ["--check", "--force"], ["--nothing"], ["where", "--check"], ["-o"]],
+    [
+        ["--check", "--watch"],
+        ["--check", "--force"],
+        ["--nothing"],
+        ["where", "--check"],
+        ["-o"],
+        ["-o", ""],
+    ],
     ids=" ".join,
 )
 def test_wrong_use_is_told_and_writes_nothing(arguments, tmp_path):

@@ -519,6 +519,14 @@ def test_different_lines_of_one_chunk_edited_in_two_files(tmp_path):
     assert project.snapshot() == before
 
 
+def test_a_warning_of_the_book_is_told_once(tmp_path):
+    project = Project(tmp_path, target("a.py", "x\n") + chunk("unused", "y\n"))
+    project.tangle("--bare")
+    project.put("a.py", "new\nx\n")
+    told = "book/ch.md:6: warning: chunk 'unused' is used nowhere, so its code is in no file\n"
+    assert project.run("stitch", "--bare").err == told
+
+
 def test_all_reasons_are_told(tmp_path):
     book = "".join(target(f"{name}.py", "x\n") for name in "abc")
     project = Project(tmp_path, book)
