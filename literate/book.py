@@ -74,8 +74,8 @@ def wrong_path(given: str) -> str:
         return "is outside the output folder; write a path inside it"
     if path == "." or given.endswith(("/", "/.")):
         return "is a folder; name a file in it"
-    if path.startswith("~") or "/~" in path:
-        return "holds a ~, which stands for no folder here; write a path from the output folder"
+    if found := re.search(r"(?:^|/)(~|\$[A-Z]\w+|%\w+%)", path):
+        return f"holds a {found[1]}, which stands for no folder here; write a path from the output folder"
     ours = parts[0].startswith((RECORD, STAGING)) or path.lower().endswith(STAGING)
     return "belongs to git or to the tangler; choose another" if ours or ".git" in parts else ""
 

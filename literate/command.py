@@ -27,7 +27,7 @@ from literate.record import MEND_LINE_ENDS, Entry, digest, load_record
 from literate.terminal import complain, count, told
 
 
-def open_book(options: argparse.Namespace) -> Book | None:
+def open_book(options: argparse.Namespace, *, warn: bool = True) -> Book | None:
     """The book, or None when there is none or it has errors; these are told."""
     try:
         book = read_book(options.book, join=options.join)
@@ -42,7 +42,7 @@ def open_book(options: argparse.Namespace) -> Book | None:
         named = ", ".join(options.book)
         complain(f"tangle: no chapter (*.md) in {named}; name the folder of the chapters")
         return None
-    complain(*told(book.warnings, "warning: "))
+    complain(*told(book.warnings if warn else (), "warning: "))
     return None if stopped_by_errors(book) else book
 
 
@@ -126,6 +126,8 @@ def ways_out(edited: list[Change]) -> str:
             f"{RECORD} back if it was lost; or `tangle.py --force` takes the chapters, and `tangle.py stitch --force` the "
             "files, undoing in the chapters what differs"
         )
+    if all(change.new is None for change in edited):
+        return "No chapter makes them now: move them away, or let `tangle.py --force` discard them"
     if any(b"\r\n" in (change.old or b"") for change in edited):
         return f"Line ends are CRLF: {MEND_LINE_ENDS}, or let `tangle.py --force` write LF"
     return "`tangle.py stitch` carries edits into the chapters, `tangle.py --force` discards them"
@@ -223,7 +225,7 @@ def run_stitch(options: argparse.Namespace) -> int:
 
     root = options.output
     with Lock(root):
-        book = open_book(options)
+        book = open_book(options, warn=False)  # tangling, which follows, warns
         if book is None:
             return 1
         known, _ = load_record(root)
@@ -321,6 +323,8 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
         examples = __doc__.partition("\n\n")[2]
         parser.epilog = f"examples:\n{examples}\nwhere and stitch have a --help of their own."
     options = parser.parse_args(arguments[verb != "tangle" :])
+    if not options.output:
+        parser.error("-o '' names no folder; write -o . for this one")
     options.book = options.book or ["book"]
     options.run = {"tangle": run_tangle, "where": run_where, "stitch": run_stitch}[verb]
     if verb == "tangle" and options.list:

@@ -34,7 +34,7 @@ class Change:
     def stage(self, staged: str) -> None:
         """Write the new content aside."""
         if self.new is not None and self.new != self.old:
-            write_new(staged, self.new)
+            write_new(staged, self.new, self.path)
             if self.mode is not None:
                 os.chmod(staged, self.mode)
 
@@ -293,7 +293,7 @@ def move(staged: str, place: str) -> None:
         if error.errno != ACROSS_FILE_SYSTEMS:
             raise
         with open(staged, "rb") as file:
-            write_new(place + STAGING, file.read())
+            write_new(place + STAGING, file.read(), place)
         os.chmod(place + STAGING, os.stat(staged).st_mode & 0o777)
         os.replace(place + STAGING, place)
 
@@ -345,7 +345,7 @@ def commit(
 def put_record(root: str, entries: dict[str, Entry]) -> None:
     record, staged = os.path.join(root, RECORD), os.path.join(root, STAGING, "record")
     if entries:
-        write_new(staged, record_text(entries).encode())
+        write_new(staged, record_text(entries).encode(), RECORD)
         os.replace(staged, record)
     elif os.path.lexists(record):
         os.remove(record)

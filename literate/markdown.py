@@ -120,7 +120,7 @@ def scan(chapter: Chapter) -> None:
 
 def check_kept(block: Block, info: str, behind: str) -> None:
     """Warn where a block is probably not what its author wanted; `behind` the last one, two characters."""
-    if "file" in info and "{" not in info and re.search(r"(?:^|\s)file\s*=", info):
+    if "file" in info and "{" not in info and re.search(r"(?:^|[\s(\[])file\s*=", info):
         block.warn("file= outside of {...} is not read; write {file=...}")
     if not block.prefix and behind.strip() and (early := ended_early(block)):
         block.warn("this fence opens a block of its own" + early)
@@ -250,13 +250,28 @@ def after_comment(chapter: Chapter, at: int, since: int) -> int:
     at_margin = not before.isspace() or text[start - 1 : start] not in "\n"
     is_indented = not at_margin and is_indented_code(text, start, columns(before))
     if re.fullmatch(OPENER_PREFIX, before) and not is_indented:
-        end, in_quote = text.find("-->", at + 2), quote_marks(before.count(">"))
-        if end >= 0 and all(in_quote.match(row) for row in text[at:end].split("\n")[1:]):
+        end, row = text.find("-->", at + 2), text[text.rfind("\n", 0, at) + 1 : at]
+        (prefix,) = re.findall(f"^{OPENER_PREFIX}", row)
+        outside = behind_container(text[at:end], prefix)
+        is_hiding = ">" in prefix and outside or re.search(OPENER, outside, re.MULTILINE)
+        if end >= 0 and not is_hiding:
             return end + 3
-        wrong = "HTML comment is not closed: without --> every block after it would vanish"
+        where = " in its list item or quote" if prefix else ""
+        wrong = f"HTML comment is not closed{where}: without --> every block after it would vanish"
         chapter.error(text.count("\n", 0, at) + 1, wrong)
     end = text.find("\n", at)
     return end if end >= 0 else len(text)
+
+
+def behind_container(text: str, prefix: str) -> str:
+    """What of `text`, which begins behind `prefix`, is not in the same quote and list item any more."""
+    in_quote, width = quote_marks(prefix.count(">")), columns(strip_quotes(spaces_for(prefix)))
+    rows = text.split("\n")
+    for number, row in enumerate(rows[1:], 1):
+        inner = in_quote.sub("", row, count=1).expandtabs(TAB_STOP)
+        if not in_quote.match(row) or inner[:width].strip():
+            return "\n".join(rows[number:])
+    return ""
 
 
 # ---- the opener
@@ -267,7 +282,8 @@ SIMPLE = re.compile(
     r"(?:\{(?:\.([\w+-]+))?[ \t]*(?:#([\w\-.:/]+))?[ \t]*(?:file=([\w\-./]+))?\})?[ \t]*",
     re.ASCII,
 )
-MEANT_FOR_US = r"\{[^{}]*?(?:#\s*[^\s{}]|\b(?:file|patch)\s*[=:])"
+MEANT_FOR_US = r"\{[^{}]*?(?:#\s*[^\s{}]|\b(?:file|patch)(?:\s*[=:]|[\"']\s*=))"
+OPENER = rf"^{OPENER_PREFIX}(?:```|~~~).*{MEANT_FOR_US}"
 Says = tuple[str, list[str], str | None, dict[str, str]]  # language, classes, name, attributes
 NOTHING: Says = ("", [], None, {})
 ATTRIBUTE = r"""(?x)\s*(?:
@@ -333,9 +349,9 @@ def parse_info(info: str) -> Says:
 OURS = r"(?:file|patch|mode|header)"
 HALF_READ = {  # two tokens, of which the second was meant otherwise than it reads: why
     r"\S* .*[\u2018-\u201f].*": "has curly quotes; write straight ones",
-    rf"\S* (?:.*[,;]|(?:#|{OURS}=)[^,;]*[,;](?:[#.]|\w+=).*)": "has a comma; blanks separate attributes",
+    rf"\S* (?:.*[,;]|(?:#|{OURS}=)[^,;]*[,;](?:[#.]|\w+=).*)": "has a comma or semicolon; blanks separate attributes",
     rf"\S* {OURS}:.*": "has a colon; write key=value",
-    rf"\S* {OURS}={OURS}=.*": "has two =; is a value missing?",
+    rf"\S* {OURS}=(?:{OURS}?=.*|.*=)": "has two =; is a value missing?",
     rf"(?:#|{OURS}=[^\"'])\S* [^#.=][^=]*": "is no #name, .class or key=value; a name has no blanks, a path with blanks is quoted",
 }
 

@@ -17,7 +17,7 @@ Source = str | os.PathLike[str]
 
 
 def find_chapters(sources: Iterable[Source]) -> list[tuple[str, str]]:
-    """(path, name in the book) of every Markdown file in the sources, each a folder or a file, in book order.
+    """(path, name in the book) of every Markdown file in the sources, each a folder or a file, in book order; once.
 
     Hidden folders and `node_modules` are left out. Raises FileNotFoundError for a source that does not exist, and
     ValueError for a file that is not Markdown.
@@ -33,7 +33,10 @@ def find_chapters(sources: Iterable[Source]) -> list[tuple[str, str]]:
             found.append((source, os.path.basename(source)))
         else:
             raise ValueError(f"{source} is no chapter (*.md); name the book's folder, or nothing")
-    return found
+    once = dict[str, tuple[str, str]]()
+    for place in found:
+        once.setdefault(os.path.realpath(place[0]), place)
+    return [*once.values()]
 
 
 def walk(folder: str, lost: Callable[[OSError], object] | None = None) -> Iterable[str]:
@@ -142,6 +145,7 @@ def link(book: Book, *, join: bool = False) -> None:
 
 CELL_OPTION = r"(?:\S{1,2}\|.*\n)*?\S{1,2}\| *file(?:name)?\s*:"  # of Quarto
 SYNONYMS = "filename filepath file-name file-path file_name file_path path tangle target".split()
+OUTPUTS = ("output", "dest", "out")  # of a path; output=false is somebody else's
 
 
 def check_attributes(block: Block, join: bool) -> None:
@@ -149,14 +153,15 @@ def check_attributes(block: Block, join: bool) -> None:
     from difflib import SequenceMatcher
 
     tell = block.warn if join else block.error
-    if "mode" in block.attributes and block.name and block.file is None:
-        tell("mode= without file= sets nothing; write it where file= is")
     for key, value in block.attributes.items():
         word = key.lower()
+        if block.file is None and (key == "mode" or key == "header" and not block.name):
+            wrong = f"{key}= without file= sets nothing; write it where file= is"
+            (tell if block.name else block.warn)(wrong)
         for ours in {"file", "patch", "mode"} - block.attributes.keys():
             alike = SequenceMatcher(None, word, ours).ratio() > 0.85 or sorted(word) == sorted(ours)
             typo = alike and word[0] == ours[0] and word not in ("path", "model")
-            if typo or ours == "file" and word in SYNONYMS:
+            if typo or ours == "file" and (word in SYNONYMS or word in OUTPUTS and "." in value):
                 tell(f"{key}= is no attribute of a block; write {ours}={value}")
 
 

@@ -60,12 +60,15 @@ def record_text(entries: dict[str, Entry]) -> str:
     return "{\n" + ",\n".join(rows) + "\n}\n"
 
 
-def write_new(path: str, data: bytes) -> None:
+def write_new(path: str, data: bytes, place: str) -> None:
+    """Write a file. An OSError names `place`, where it is to go."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
     handle = os.open(path, flags, 0o666)
     try:
         while data:
             data = data[os.write(handle, data) :]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, place) from None
     finally:
         os.close(handle)
 

@@ -33,9 +33,10 @@ def stitch(
 ) -> Stitched:
     """The chapters that edits of targets change, by path; the targets' bytes that are in them then; and warnings.
 
-    Tangling these chapters reproduces every edited file to the byte, but for a header line that a file without one
-    gets. Otherwise raises Refused with all the reasons. `known` is the record: by it an edited file is told from one
-    that is only older than its chapter. Byte order mark and line ends of a chapter stay as they are.
+    Tangling these chapters reproduces every edited file to the byte, but for its end, which is one newline, and the
+    header line, which tangling puts where it belongs. Otherwise raises Refused with all the reasons. `known` is the
+    record: by it an edited file is told from one that is only older than its chapter. Byte order mark and line ends of
+    a chapter stay as they are.
     """
     edited, carried, edits, reasons = dict[str, str](), dict[str, bytes](), list[Edit](), []
     for target in book.targets:
@@ -99,24 +100,20 @@ def edited_text(book: Book, target: str, data: bytes, bare: bool) -> str:
         raise Refused(f"{target}: {wrong}") from None
     if "\r\n" in text and "\r\n" not in expand(book, target, bare=True):
         raise Refused(f"{target}: has CRLF line ends, and tangling writes LF; {MEND_LINE_ENDS}")
-    if text and text.rstrip("\n") + "\n" != text:
-        wrong = "does not end in exactly one newline, as every tangled file does; mend its end"
-        raise Refused(f"{target}: {wrong}")
-    return text if bare else without_header(book, target, text)
+    text = text if bare else without_header(book, target, text)
+    return text.rstrip("\n") + "\n" if text.strip("\n") else ""
 
 
 def without_header(book: Book, target: str, text: str) -> str:
-    """`text` without the line that tangling puts in. Raises Refused if it is not where tangling puts it."""
-    blocks = book.chunks[book.targets[target]]
-    _, line = header(target, blocks, "\n")
-    rest = re.sub(f"^{re.escape(line)}", "", text, count=1, flags=re.MULTILINE)
-    at, line = header(target, blocks, rest)
-    has_one = expand(book, target) != expand(book, target, bare=True)
-    if rest and has_one and rest[:at] + line + rest[at:] != text:
-        wrong = "the header line is written by tangling and cannot be edited; put it back there"
-        number = rest.count("\n", 0, at) + 1
-        raise Refused(f"{target}:{number}: {wrong}: {line.strip()}")
-    return rest
+    """`text` without the line that tangling puts in. Raises Refused if that line was edited or deleted."""
+    _, line = header(target, book.chunks[book.targets[target]], "\n")
+    bare, there = expand(book, target, bare=True), re.compile(f"^{re.escape(line)}", re.MULTILINE)
+    if line and len(there.findall(text)) > len(there.findall(bare)):
+        return there.sub("", text, count=1)
+    if text.strip("\n") and expand(book, target) != bare:
+        wrong = "the header line is written by tangling and cannot be edited; put it back"
+        raise Refused(f"{target}: {wrong}: {line.strip()}")
+    return text
 
 
 def merged(edits: list[Edit]) -> dict[Block, list[Edit]]:

@@ -100,7 +100,7 @@ class Annotator:
 
     def __init__(self, book: Book, root: str = ".", *, bare: bool = False):
         self.book, self.root, self.bare = book, root, bare
-        self.maps: dict[str, list[str]] = {}
+        self.maps: dict[str, dict[int, str]] = {}
 
     def annotate(self, text: str) -> str:
         """`text`, one line, with `[chapter:line]` at its end when it names a line of a generated file."""
@@ -113,19 +113,19 @@ class Annotator:
         return text
 
     def origin(self, path: str, line: int) -> str | None:
-        """`chapter:line` behind a line of a generated file; None where the file is none, or not as it was tangled."""
+        """`chapter:line` behind a line of a generated file; None where the file is none, or the line was edited."""
         if path not in self.maps:
             self.maps[path] = self.origins_in(path)
-        return self.maps[path][line - 1] if 0 < line <= len(self.maps[path]) else None
+        return self.maps[path].get(line)
 
-    def origins_in(self, path: str) -> list[str]:
+    def origins_in(self, path: str) -> dict[int, str]:
         target = target_of(self.book, path, self.root)
         if target is None:
-            return []
+            return {}
         pieces = target_pieces(self.book, target, bare=self.bare)
-        if read_bytes(os.path.join(self.root, target)) != text_of(pieces).encode():
-            return []
-        return [f"{block.chapter.path}:{line}" for block, line in origins(pieces)]
+        tangled, _ = lines_on_disk(pieces, os.path.join(self.root, target))
+        places = [f"{block.chapter.path}:{line}" for block, line in origins(pieces)]
+        return {here: places[there - 1] for here, there in tangled.items() if there}
 
 
 def unquoted(path: str) -> str:

@@ -150,7 +150,14 @@ def test_a_watcher_in_a_process_of_its_own(number, status, tmp_path):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--check", "--watch"], ["--check", "--force"], ["--nothing"], ["where", "--check"], ["-o"]],
+    [
+        ["--check", "--watch"],
+        ["--check", "--force"],
+        ["--nothing"],
+        ["where", "--check"],
+        ["-o"],
+        ["-o", ""],
+    ],
     ids=" ".join,
 )
 def test_wrong_use_is_told_and_writes_nothing(arguments, tmp_path):
@@ -248,6 +255,15 @@ def test_what_a_run_did_not_see_is_not_deleted(bare, tmp_path):
     (tmp_path / "book/d.md").unlink()  # the link was the chapter
     project.run(*bare)
     assert not (tmp_path / "d.py").exists()
+
+
+@pytest.mark.parametrize("again", ["book", "./book", "book/a.md", "link", "link/a.md", "a.md"])
+def test_a_chapter_that_is_named_twice_is_read_once(again, tmp_path):
+    project = Project(tmp_path, {"a.md": target("a.py", "x\n"), "b.md": target("b.py", "y\n")})
+    (tmp_path / "link").symlink_to("book")
+    (tmp_path / "a.md").symlink_to("book/a.md")
+    assert project.run("--bare", "book", again).out.startswith("tangled 2 chapters into 2 files")
+    assert project.text("a.py") == "x\n"
 
 
 def test_a_file_of_several_chapters_is_left_alone_by_a_run_over_one(tmp_path):

@@ -1,6 +1,7 @@
 # Tangled from book/workshop/tangle-tests-writing.md
 """What a run does to the disk: the record, edited and stale files, modes, runs that are killed or fail."""
 
+import errno
 import json
 import os
 import re
@@ -336,6 +337,16 @@ def test_a_folder_goes_with_its_last_file_and_its_bytecode(tmp_path):
     assert project.made() == {"c.py": "y\n", "p/mine.txt": "mine\n"}
 
 
+def test_a_full_disk_is_told_with_the_file_that_has_no_room(tmp_path):
+    project = two_files(tmp_path)
+    project.put("book/ch.md", project.text("book/ch.md").replace("\ny\n", "\nz\n"))
+    for path in ("p/b.py", ".tangle.json"):
+        full = OSError(errno.ENOSPC, "no room")
+        with mock.patch("os.write", side_effect=full):
+            assert project.run("--bare").err.startswith(f"tangle: {path}: no room; ")
+        project.put("book/ch.md", target("a.py", "x\n"))
+
+
 def test_an_edited_file_that_leaves_the_book_stays(tmp_path):
     project = two_files(tmp_path)
     project.put("p/b.py", "mine\n")
@@ -345,6 +356,8 @@ def test_an_edited_file_that_leaves_the_book_stays(tmp_path):
         run = project.run(*arguments)
         assert run.status == 1
         assert "p/b.py: edited by hand, and no longer made by the book" in run.err + run.out
+        assert "No chapter makes them now: move them away" in run.err + run.out
+        assert "stitch" not in run.err + run.out
         assert project.snapshot() == before
     (tmp_path / "p" / "b.py").rename(tmp_path / "mine.py")
     project.tangle("--bare")

@@ -116,10 +116,19 @@ def test_a_named_fence_in_indented_code_is_warned_of(tmp_path):
     assert "book/ch.md:3: warning: this fence stands in indented code" in run.err
 
 
-def test_file_without_braces_is_warned_of(tmp_path):
-    run = Project(tmp_path, block("python file=a.py", "x\n") + REAL).run()
+@pytest.mark.parametrize(
+    ("opener", "wrong"),
+    [
+        ("python file=a.py", "file= outside of {...} is not read"),
+        ("python [file=a.py]", "file= outside of {...} is not read"),
+        ("python {mode=755}", "mode= without file= sets nothing"),
+        ("python {header=no}", "header= without file= sets nothing"),
+    ],
+)
+def test_what_sets_nothing_is_warned_of(opener, wrong, tmp_path):
+    run = Project(tmp_path, block(opener, "x\n") + REAL).run()
     assert run.status == 0
-    assert "book/ch.md:1: warning: file= outside of {...} is not read" in run.err
+    assert f"book/ch.md:1: warning: {wrong}" in run.err
 
 
 @pytest.mark.parametrize(
@@ -146,6 +155,7 @@ def test_file_without_braces_is_warned_of(tmp_path):
         "<!--->\n",
         "<!-- a\nb --> text\n\n",
         "<!-- ` --> and `x`\n\n",
+        "- a\n\n  <!-- x\n\nText. -->\n\n",
     ],
 )
 def test_comment_marks_that_hide_nothing(before, tmp_path):
@@ -176,6 +186,10 @@ def test_a_rule_on_top_is_no_front_matter(tmp_path):
         "> <!-- x\n\n`-->`\n",
         "- <!-- x\n",
         "- a\n\n    <!--\n",
+        "- a\n\n  <!-- x\n\n" + block("{#a file=a}", "x\n") + "-->\n",
+        "1. a\n\n   <!-- x\n\nText.\n\n   ``` {#a file=a}\n   x\n   ```\n-->\n",
+        "- <!-- a --> <!-- x\n\n" + block("{#a file=a}", "x\n") + "-->\n",
+        "> <!-- x\n\n" + block("{#c}", "x\n") + "-->\n",
     ],
 )
 def test_a_comment_that_is_never_closed_is_an_error(before, tmp_path):
@@ -304,6 +318,10 @@ def test_other_attributes_are_handed_on(tmp_path):
         ("python {#a append}", "append is no #name, .class or key=value"),
         ("python {# my-chunk}", "cannot read attributes from '# my-chunk'"),
         ("python {file=my file.py}", "file.py is no #name, .class or key=value"),
+        ("python {file==a.py}", "file==a.py has two ="),
+        ("python {file=a.py=}", "file=a.py= has two ="),
+        ('python {"file"="a.py"}', "cannot read attributes from"),
+        ("python {file=a.py; mode=755}", "file=a.py; has a comma or semicolon"),
         ("python {#a file=a.py, mode=755}", "file=a.py, has a comma"),
         ("python {#a, file=a.py}", "#a, has a comma"),
         ("python {#a,file=a.py}", "#a,file=a.py has a comma"),

@@ -425,9 +425,6 @@ REFUSED = {  # book, a.py after the edit, why
         "def f():\n    x = 1\n    \n    y = x\n    return y\n",
         "white space that tangling does not keep",
     ),
-    "no newline at the end": (target("a.py", "x\n"), "y", "does not end in exactly one newline"),
-    "newlines at the end": (target("a.py", "x\n"), "x\n\n", "does not end in exactly one newline"),
-    "nothing but a newline": (target("a.py", "x\n"), "\n", "a.py: "),
     "CRLF": (target("a.py", "x\ny\n"), "x\r\ny\r\n", "has CRLF line ends"),
     "not UTF-8": (target("a.py", "x\n"), b"x\xff\n", "is not UTF-8 at byte 1"),
     "a patch would fit twice": (
@@ -453,19 +450,40 @@ def test_an_edit_that_is_refused(book, edited, why, force, tmp_path):
     assert project.snapshot() == before
 
 
-@pytest.mark.parametrize(
-    "edited", ["# Tangled by me\nx\n", "x\n", "# Tangled from book/ch.md\n# y\n"]
-)
+@pytest.mark.parametrize("edited", ["# Tangled by me\nx\n", "x\n"])
 def test_the_header_cannot_be_edited(edited, tmp_path):
     project = Project(tmp_path, target("a.py", "x\n"))
     project.tangle()
     project.put("a.py", edited)
     run = project.run("stitch")
-    if edited.startswith("# Tangled from"):
-        assert run.status == 0
-        return
     assert run.status == 1
-    assert "a.py:1: the header line is written by tangling and cannot be edited" in run.err
+    assert "a.py: the header line is written by tangling and cannot be edited" in run.err
+
+
+MADE_RIGHT = {  # a file after the edit ("@": the header line), and after stitch
+    "a comment on top without a blank": ("a.py", "@#x\ny\n", "#x\ny\n"),
+    "a cell above the header": ("a.py", "#%% cell\n@x\ny\n", "#%% cell\nx\ny\n"),
+    "a mark of zsh": ("a.sh", "#compdef a\n@x\ny\n", "#compdef a\nx\ny\n"),
+    "an include": ("a.py", "@#include <x>\nx\ny\n", "#include <x>\nx\ny\n"),
+    "a text that is no reference": ("a.py", "<<new>>\n@x\ny\n", "<<new>>\nx\ny\n"),
+    "a field of a page": ("a.md", "a: b\n@x\ny\n", "a: b\nx\ny\n"),
+    "an import above the header": ("a.py", "import os\n@x\ny\n", "@import os\nx\ny\n"),
+    "a shebang below the header": ("a.sh", "@#!/bin/sh\nx\ny\n", "#!/bin/sh\n@x\ny\n"),
+    "no newline at the end": ("a.py", "@x\nz", "@x\nz\n"),
+    "newlines at the end": ("a.py", "@x\nz\n\n\n", "@x\nz\n"),
+    "nothing but a newline": ("a.py", "@x\ny\n\n", "@x\ny\n"),
+    "nothing": ("a.py", "\n", ""),
+}
+
+
+@pytest.mark.parametrize(("path", "edited", "after"), MADE_RIGHT.values(), ids=MADE_RIGHT)
+def test_header_and_end_are_tanglings_own(path, edited, after, tmp_path):
+    project = Project(tmp_path, target(path, "x\ny\n"))
+    line = project.tangle()[path].removesuffix("x\ny\n")
+    project.put(path, edited.replace("@", line))
+    run = project.run("stitch")
+    assert run.status == 0, run.err
+    assert project.tangle() == {path: after.replace("@", line)}
 
 
 def test_two_edits_of_one_chunk_that_disagree(tmp_path):
@@ -501,15 +519,23 @@ def test_different_lines_of_one_chunk_edited_in_two_files(tmp_path):
     assert project.snapshot() == before
 
 
+def test_a_warning_of_the_book_is_told_once(tmp_path):
+    project = Project(tmp_path, target("a.py", "x\n") + chunk("unused", "y\n"))
+    project.tangle("--bare")
+    project.put("a.py", "new\nx\n")
+    told = "book/ch.md:6: warning: chunk 'unused' is used nowhere, so its code is in no file\n"
+    assert project.run("stitch", "--bare").err == told
+
+
 def test_all_reasons_are_told(tmp_path):
     book = "".join(target(f"{name}.py", "x\n") for name in "abc")
     project = Project(tmp_path, book)
     project.tangle("--bare")
-    for name, content in {"a": "x", "b": "x\r\n", "c": "fine\n"}.items():
+    for name, content in {"a": b"x\xff\n", "b": "x\r\n", "c": "fine\n"}.items():
         project.put(f"{name}.py", content)
     run = project.run("stitch", "--bare")
     assert run.status == 1
-    assert "a.py: does not end in exactly one newline" in run.err
+    assert "a.py: is not UTF-8" in run.err
     assert "b.py: has CRLF line ends" in run.err
     assert project.text("book/ch.md") == book
 
@@ -743,7 +769,7 @@ def test_a_watching_stitch_works_in_both_directions(tmp_path):
         [
             put("a.py", "22\n"),
             put("book/ch.md", target("a.py", "333\n")),
-            put("a.py", "4444"),
+            put("a.py", "4444\r\n"),
             put("a.py", "55555\n"),
             put("a.py", "666666\n"),
             put("book/b.md", ""),
@@ -767,7 +793,7 @@ def test_a_watching_stitch_works_in_both_directions(tmp_path):
         ("1", "1"),
         ("22", "22"),
         ("333", "333"),
-        ("333", "444"),  # refused: no newline at the end
+        ("333", "4444\r"),  # refused: CRLF
         ("55555", "55555"),
         ("666666", "666666"),
     ]

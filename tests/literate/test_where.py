@@ -130,7 +130,7 @@ def test_without_a_book_or_with_errors_there_are_no_chapter_lines(tmp_path):
     project.put("tangle.py", Path(tangle.__file__).read_bytes())
     assert annotator(tmp_path)(f"{tmp_path}/half.py", 4) == f"{tmp_path}/book/ch.md:9"
     assert annotator(tmp_path)("/usr/lib/half.py", 4) is None
-    project.put("half.py", project.text("half.py") + "\n")
+    project.put("half.py", project.text("half.py").replace("\n", " #\n"))
     assert annotator(tmp_path)(f"{tmp_path}/half.py", 4) is None
     project.put("book/ch.md", "```\n")
     assert annotator(tmp_path) is None
@@ -463,14 +463,16 @@ def test_what_names_no_generated_line_passes_through_unchanged(line, tmp_path):
     assert project.run("where", stdin=text) == Run(0, text, "")
 
 
-def test_an_edited_file_has_no_chapter_lines(tmp_path):
+def test_an_edited_file_has_chapter_lines_where_it_is_as_it_was_tangled(tmp_path):
     project = Project(tmp_path, PROGRAM)
     project.tangle()
-    project.put("p/low.py", "\n" + project.text("p/low.py"))
-    assert project.run("where", stdin="p/low.py:3\n").out == "p/low.py:3\n"
-    assert project.run("where", stdin="p/main.py:3\n").out == "p/main.py:3  [book/ch.md:3]\n"
-    (tmp_path / "p" / "low.py").unlink()
-    assert project.run("where", stdin="p/low.py:3\n").out == "p/low.py:3\n"
+    rows = project.text("p/low.py").splitlines()
+    project.put("p/low.py", "\n".join(["new", *rows[:-1], "edited", ""]))
+    for line in range(1, len(rows) + 2):
+        there = project.run("where", f"p/low.py:{line}").out.split(" (")[0].strip()
+        expected = f"p/low.py:{line}  [{there}]\n" if there else f"p/low.py:{line}\n"
+        assert project.run("where", stdin=f"p/low.py:{line}\n").out == expected
+        assert bool(there) == (1 < line <= len(rows))
 
 
 LONG = ["a" * 80_000, "a." * 40_000, "a/" * 40_000 + "a.py:3", 'File "' * 16_000, "a.b:" * 20_000]
