@@ -5,6 +5,7 @@ import gc
 import json
 import multiprocessing
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -366,8 +367,13 @@ sys.stdin.readline()
 
 
 def gone(pid):
-    with suppress(OSError):
-        return "State:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    """Whether a process comes to its end."""
+    with suppress(ProcessLookupError):  # it has been gone for long
+        descriptor = os.pidfd_open(pid)
+        try:
+            return bool(select.select([descriptor], [], [], 60)[0])
+        finally:
+            os.close(descriptor)
     return True
 
 
