@@ -100,7 +100,7 @@ def edited_text(book: Book, target: str, data: bytes, bare: bool) -> str:
         raise Refused(f"{target}: {wrong}") from None
     if "\r\n" in text and "\r\n" not in expand(book, target, bare=True):
         raise Refused(f"{target}: has CRLF line ends, and tangling writes LF; {MEND_LINE_ENDS}")
-    text = text if bare else without_header(book, target, text)
+    text = text if bare else without_header(book, target, text + "\n")
     return text.rstrip("\n") + "\n" if text.strip("\n") else ""
 
 

@@ -341,8 +341,7 @@ def test_a_full_disk_is_told_with_the_file_that_has_no_room(tmp_path):
     project = two_files(tmp_path)
     project.put("book/ch.md", project.text("book/ch.md").replace("\ny\n", "\nz\n"))
     for path in ("p/b.py", ".tangle.json"):
-        full = OSError(errno.ENOSPC, "no room")
-        with mock.patch("os.write", side_effect=full):
+        with mock.patch("os.write", side_effect=OSError(errno.ENOSPC, "no room")):
             assert project.run("--bare").err.startswith(f"tangle: {path}: no room; ")
         project.put("book/ch.md", target("a.py", "x\n"))
 

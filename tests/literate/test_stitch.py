@@ -473,6 +473,7 @@ MADE_RIGHT = {  # a file after the edit ("@": the header line), and after stitch
     "newlines at the end": ("a.py", "@x\nz\n\n\n", "@x\nz\n"),
     "nothing but a newline": ("a.py", "@x\ny\n\n", "@x\ny\n"),
     "nothing": ("a.py", "\n", ""),
+    "the header line alone": ("a.sh", "# Tangled from book/ch.md", ""),
 }
 
 
