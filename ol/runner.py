@@ -92,6 +92,11 @@ class Runner:
         return self._forked(iter(jobs)) if self.method == "fork" else self._spawned(jobs)
 
     def _forked(self, jobs: Iterator[Job]) -> Iterator[Verdict]:
+        """A parent that has to be replaced is replaced between two jobs, when nobody waits for it."""
+        for warm, some in itertools.groupby(jobs, lambda job: (job.root, *job.warm)):
+            yield from self._of_one_parent(warm, some)
+
+    def _of_one_parent(self, warm: tuple[str, ...], jobs: Iterator[Job]) -> Iterator[Verdict]:
         running: dict[int, tuple[Job, str, IO[bytes]]] = {}
         with contextlib.ExitStack() as opened:
             while True:
@@ -99,7 +104,7 @@ class Runner:
                     number, token, order, report = self._files(job)
                     running[number] = job, token, opened.enter_context(report)
                     with order:
-                        self._send(_facts(number, job), (job.root, *job.warm), order, report)
+                        self._send(_facts(number, job), warm, order, report)
                 if not running:
                     return
                 answer = self._receive()

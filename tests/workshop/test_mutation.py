@@ -187,6 +187,12 @@ def test_chance_is_the_same_in_every_run(runner, toy):
     assert verdicts[0] == verdicts[1] == verdicts[2]
 
 
+def test_a_job_that_wants_another_parent_takes_no_other_job_with_it(runner, toy):
+    jobs = [toy(GOOD, name=f"job{i}") for i in range(6)]
+    jobs[2:4] = [dataclasses.replace(job, warm=("shop.user",)) for job in jobs[2:4]]
+    assert {v.job: v.state for v in runner.run(jobs)} == {f"job{i}": "missed" for i in range(6)}
+
+
 def test_spawned_processes_give_the_same_verdicts(toy):
     jobs = [
         toy(GOOD, name="right"),
