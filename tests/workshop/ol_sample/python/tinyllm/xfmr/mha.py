@@ -12,7 +12,8 @@ from tinyllm.autograd import record
 from tinyllm.nn import Linear, Module
 from tinyllm.num.pcg32 import PCG32, default_generator
 from tinyllm.tensor import Tensor
-from tinyllm.xfmr.attention import attend, attention, bool_mask
+from tinyllm.xfmr.attention import bool_mask, scaled_dot_product_attention
+from tinyllm.xfmr.fused import fused_attention
 
 __all__ = ["MultiHeadAttention"]
 
@@ -83,6 +84,9 @@ class MultiHeadAttention(Module):
         )
 
     def _heads(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None) -> Any:
+        for x in (x_q, x_kv):
+            if not isinstance(x, Tensor):
+                raise TypeError(f"wants a Tensor, got {type(x).__name__}")
         d = self.d_model
         fits = x_q.ndim == x_kv.ndim == 3 and x_q.shape[2] == x_kv.shape[2] == d
         if not fits or x_q.shape[0] != x_kv.shape[0]:
@@ -101,17 +105,15 @@ class MultiHeadAttention(Module):
         self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None
     ) -> tuple[Tensor, Tensor]:
         heads, options = self._heads(x_q, x_kv, mask)
-        context, weights = attend(*heads, **options)
+        context, weights = scaled_dot_product_attention(*heads, **options)
         return _rows(self.out_proj, self.merge_heads(context)), weights
 
     def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
         heads, options = self._heads(x_q, x_kv, mask)
-        return _rows(self.out_proj, self.merge_heads(attention(*heads, **options)))
+        return _rows(self.out_proj, self.merge_heads(fused_attention(*heads, **options)))
 
     def load_packed_in_proj(self, weight: ArrayLike, bias: ArrayLike | None = None) -> None:
         d = self.d_model
-        if bias is not None and self.q_proj.bias is None:
-            raise ValueError("got a bias, but the module has bias=False")
         new = {}
         w = np.asarray(weight)
         if w.shape != (3 * d, d):
@@ -124,6 +126,9 @@ class MultiHeadAttention(Module):
                 raise ValueError(f"wants in_proj_bias {[3 * d]}, got {list(b.shape)}")
             for i, name in enumerate(["q_proj", "k_proj", "v_proj"]):
                 new[f"{name}.bias"] = b[i * d : (i + 1) * d]
+        for path in new:
+            if path not in self.state_dict():
+                raise ValueError(f"the module has no {path}; nothing was loaded")
         self.load_state_dict(new, strict=False)
 
 
