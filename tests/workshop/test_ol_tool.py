@@ -294,20 +294,20 @@ def test_nothing_to_test_is_said(ol):
 
 
 @pytest.mark.parametrize(
-    ("missing", "said"),
+    ("chapter", "missing", "said"),
     [
-        (["torch"], "L5.1's tests compare with torch: pip install torch"),
-        (["threadpoolctl"], "L5.1's tests use threadpoolctl: pip install threadpoolctl"),
-        (["pytest", "torch"], "use pytest and compare with torch: pip install pytest torch"),
+        ("L5.1", ["torch"], "L5.1's tests compare with torch: pip install torch"),
+        ("L0.6", ["safetensors"], "L0.6's tests use safetensors: pip install safetensors"),
+        ("L5.1", ["pytest", "torch"], "use pytest and compare with torch: pip install pytest torch"),
     ],
 )
-def test_a_library_that_is_missing_is_named(ol, monkeypatch, missing, said):
-    ol("start", "L5.1", "--ref-deps")
+def test_a_library_that_is_missing_is_named(ol, monkeypatch, chapter, missing, said):
+    ol("start", chapter, "--ref-deps")
     find = lesson.importlib.util.find_spec
     monkeypatch.setattr(
         lesson.importlib.util, "find_spec", lambda name: None if name in missing else find(name)
     )
-    status, text = ol("tests", "L5.1")
+    status, text = ol("tests", chapter)
     assert status == 1
     assert said in text
 
