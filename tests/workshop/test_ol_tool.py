@@ -298,7 +298,11 @@ def test_nothing_to_test_is_said(ol):
     [
         ("L5.1", ["torch"], "L5.1's tests compare with torch: pip install torch"),
         ("L0.6", ["safetensors"], "L0.6's tests use safetensors: pip install safetensors"),
-        ("L5.1", ["pytest", "torch"], "use pytest and compare with torch: pip install pytest torch"),
+        (
+            "L5.1",
+            ["pytest", "torch"],
+            "use pytest and compare with torch: pip install pytest torch",
+        ),
     ],
 )
 def test_a_library_that_is_missing_is_named(ol, monkeypatch, chapter, missing, said):
