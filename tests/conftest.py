@@ -25,9 +25,11 @@ def pytest_make_collect_report(collector):
 
 
 def pytest_configure():
-    """Let children be interrupted where this run cannot be, as in a background job."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, lambda *_: None)
+    """Let children be interrupted where this run cannot be, as in a background job or under nohup."""
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        kind = getattr(signal, name, signal.SIGTERM)  # not every system has the last
+        if signal.getsignal(kind) == signal.SIG_IGN:
+            signal.signal(kind, lambda *_: None)
 
 
 def add_chapter_lines(report, call, config):
