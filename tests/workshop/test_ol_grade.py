@@ -96,7 +96,7 @@ def test_spawned_like_forked(grade):
         ),
         (
             "def test_a():\n    assert sys.modules['tinyllm.xfmr.mha'].math\n"
-            "    assert sys.modules['tinyllm.xfmr.mha'].attention\n",
+            "    assert sys.modules['tinyllm.xfmr.mha'].fused_attention\n",
             "test_mine.py::test_a",
             "built otherwise",
         ),
