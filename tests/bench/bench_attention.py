@@ -1,4 +1,4 @@
-# Tangled from book/2-transformer/L5.3-multi-head-attention.md
+# Tangled from book/2-transformer/L5.7-fused-attention.md
 """Multi-head attention against torch.nn.MultiheadAttention: forward and backward, ratios of times.
 
 python tests/bench/bench_attention.py [--threads N] [--write]
