@@ -11,6 +11,7 @@ from html import escape
 from literate.markdown import Block
 from weave.model.index import Index
 from weave.model.page import Output, Page
+from weave.model.prose import PICTURES
 from weave.render import code, facts
 from weave.run.later import LATER
 
@@ -55,7 +56,7 @@ def _form(form: str, text: str, name: str) -> str:
         return f'<div class="table-frame" tabindex="0">{text}</div>'
     if form == "note":
         return f'<p class="note">… {escape(text)}</p>'
-    return f'<pre class="{form}" tabindex="0">{escape(text.rstrip(), quote=False)}</pre>'
+    return f'<pre class="{form}" tabindex="0">{escape(text.rstrip().translate(PICTURES), quote=False)}</pre>'
 
 
 def slim(svg: str) -> str:

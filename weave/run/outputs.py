@@ -50,6 +50,12 @@ def results(index: Index, page: Page) -> list[Result]:
     return found
 
 
+def known(index: Index, page: Page) -> list[Result] | None:
+    """What came of the page's cells the last time, where nothing has changed since."""
+    found: list[Result] | None = kept.read(*_place(index, page, _asked(index, page)))
+    return found
+
+
 def diagnosis(
     index: Index, blocks: Sequence[Block], number: int, result: Result
 ) -> tuple[int, str]:
@@ -99,8 +105,8 @@ def _of_cells(index: Index, page: Page) -> dict[int, Output]:
     blocks = cells(page)
     if not blocks:
         return {}
-    path, key = _place(index, page, _asked(index, page))
-    _cells.begin(page.path, key, partial(results, index, page), kept.read(path, key))
+    _, key = _place(index, page, _asked(index, page))
+    _cells.begin(page.path, key, partial(results, index, page), known(index, page))
     found, current = _cells.result(page.path)
     if found is None or not current and len(found) != len(blocks):
         found = []
