@@ -137,7 +137,7 @@ def test_whatever_a_page_shows_of_a_block_is_where_links_to_it_lead(weave):
 def test_pages_of_notebooks_have_the_address_that_mkdocs_gives_them(weave):
     weave(BOOK)
     index = current()
-    assert index.href("a/b.md", Place("labs/c.py", "x")) == "../labs/c.html#x"
+    assert index.href("a/b.md", Place("c/d.py", "x")) == "../c/d.html#x"
     assert index.href("", Place("code/c.py.md", "")) == "code/c.py.html"
 
 
