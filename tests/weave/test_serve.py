@@ -180,8 +180,8 @@ EDITS = {
     "a block before others": {L52: ("\n## ", "\n```python {#new}\nx = 1\n```\n\n## ")},
     "a term": {"reference/glossary.md": ("\n:   ", "\n:   Said otherwise: ")},
     "a label": {L53: ("\\label{eq:", "\\label{eq:new-")},
-    "a fault": {L53: ("\n## ", "\n```python {#bad}\n<<" + "gone>>\n```\n\n## ")},
-    "no fault any more": {L53: ("<<" + "gone>>", "pass")},
+    "a diagnostic": {L53: ("\n## ", "\n```python {#bad}\n<<" + "gone>>\n```\n\n## ")},
+    "no diagnostic any more": {L53: ("<<" + "gone>>", "pass")},
 }
 
 
