@@ -195,7 +195,7 @@ def test_the_implementation_can_be_hidden_and_stays_hidden(tab):
         "Worked example by hand",
         "QUERY = np.array",
         "def head_mask(self, mask",
-        "def test_",
+        "def head(X, Wq, Wk, Wv)",
     ):
         assert stays in seen
     tab.open(L53)
