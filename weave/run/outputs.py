@@ -110,7 +110,11 @@ def _of_cells(index: Index, page: Page) -> dict[int, Output]:
     found, current = _cells.result(page.path)
     if found is None or not current and len(found) != len(blocks):
         found = []
-    done = {block.line: Output(late=not current) for block in blocks}
+    behind = (("note", "not run: a cell above it fails"),)
+    done = {
+        block.line: Output(shown=behind if found else (), late=not found and not current)
+        for block in blocks
+    }
     for number, (block, result) in enumerate(zip(blocks, found, strict=False)):
         wrong = diagnosis(index, blocks, number, result) if result["error"] and current else None
         shown = tuple((form, text) for form, text in result["shown"])
