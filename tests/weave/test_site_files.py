@@ -75,7 +75,7 @@ def test_nothing_is_loaded_from_outside(site):
     ("path", "most"),
     [
         ("2-transformer/L5.3-multi-head-attention.html", 240),
-        ("labs/L5.3-multi-head-attention.html", 150),
+        ("2-transformer/L5.3-lab.html", 150),
     ],
 )
 def test_pages_are_light(site, path, most):
