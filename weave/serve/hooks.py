@@ -119,13 +119,17 @@ def _collect() -> None:
 def on_files(files: Any, config: Any) -> Any:
     """Writes the generated pages, and hands them to MkDocs."""
     index = current(config["docs_dir"])
-    unread = {fault.path for fault in index.book.errors} - {c.path for c in index.book.chapters}
+    unread = {diagnostic.path for diagnostic in index.book.errors} - {
+        c.path for c in index.book.chapters
+    }
     for file in files.documentation_pages() if unread else ():
         if os.path.join(index.folder, file.src_uri) in unread:  # MkDocs would stop at it
             file.content_string = ""
     shown = {file.src_uri for file in files if not file.inclusion.is_excluded()}
     for path in index.pages.keys() - shown:
-        index.fault(path, 1, "MkDocs leaves this chapter out: its folder or its name is excluded")
+        index.diagnose(
+            path, 1, "MkDocs leaves this chapter out: its folder or its name is excluded"
+        )
     folder = Path(config["docs_dir"]).parent / BUILD
     for path, text in pages.generated(index).items():
         index.add(path, text)
@@ -195,10 +199,10 @@ def on_env(env: Any, config: Any, files: Any) -> Any:
     env.bytecode_cache = FileSystemBytecodeCache(str(folder))
     index = current(config["docs_dir"])
     links.check(index, files.src_uris)
-    for file in files.documentation_pages() if index.faults else ():
+    for file in files.documentation_pages() if index.diagnostics else ():
         page = index.pages.get(file.src_uri)
         if page is not None and file.page is not None:
-            file.page.content = pages.faults(index, page) + (file.page.content or "")
+            file.page.content = pages.diagnostics(index, page) + (file.page.content or "")
     return env
 
 
