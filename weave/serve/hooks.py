@@ -33,6 +33,7 @@ FONT = "assets/stix-two-math.woff2"
 BUILD = Path("build/pages")
 TEMPLATES = Path("build/templates")
 MARGIN = re.compile(r"\n\s+")
+BESIDE = re.compile(r'(<a href="[^"]*-(?:lab|tests)\.html"[^>]*>\s*<span[^>]*>\s*)[^<]*: (\w)')
 serving = False
 reachable = False  # whether the server has its port
 
@@ -184,9 +185,11 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Material's template indents by ten columns and more: a tenth of a page is spaces, outside of its text. Before the
-    page stands what our own template begins with, its header as a tangled file."""
+    page stands what our own template begins with, its header as a tangled file. In the list of pages, what belongs to a
+    chapter does without the chapter's title, which is above it."""
     _, first, whole = output.partition("<!doctype")
     head, start, rest = whole.partition("<article")
+    head = BESIDE.sub(lambda found: found[1] + found[2].upper(), head)
     text, end, foot = rest.partition("</article>")
     return first + MARGIN.sub("\n", head) + start + text + end + MARGIN.sub("\n", foot)
 
