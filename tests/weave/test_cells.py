@@ -204,7 +204,7 @@ def test_a_cell_that_fails_is_reported_at_its_line(weave, code, line, message):
         (".run", "def f(x):\n    1 / x"),
         (".run", "x = 1"),
         (".run", code),
-        (".run", "print(x)"),
+        (".run .hide-output", "print(x)"),
     )
     text = noweb(page(*cells[:1]) + "\n" + page(*cells[2:])[4:] + chunk)
     html, wrong = weave({"b.md": page(("#toy file=tinyllm/toy.py", toy)), "a.md": text})
@@ -212,7 +212,7 @@ def test_a_cell_that_fails_is_reported_at_its_line(weave, code, line, message):
     wanted = re.escape(f"book/a.md:{line}: {message}").replace(r"\.\*", ".*")
     assert re.match(wanted, wrong[0]), wrong
     assert '<code class="bad">' in html
-    assert shown(html)[1:] == []  # what stands behind it has not run
+    assert shown(html)[1:] == ["not run: a cell above it fails"]
 
 
 def test_a_cell_that_does_not_raise_though_it_should_is_reported(weave):
@@ -225,7 +225,8 @@ def test_a_cell_that_never_ends_is_stopped(weave, monkeypatch):
     text = page((".run", "print('before')"), (".run", "while True:\n    pass"), (".run", "1"))
     html, wrong = weave({"a.md": text})
     assert wrong == ["book/a.md:7: still running after 3 seconds, and stopped"]
-    assert shown(html) == ["before", "still running after 3 seconds, and stopped"]
+    stopped = "still running after 3 seconds, and stopped"
+    assert shown(html) == ["before", stopped, "not run: a cell above it fails"]
 
 
 def test_results_are_kept_while_cells_and_package_are_what_they_were(weave):
