@@ -45,6 +45,14 @@ def test_pitfalls_name_their_tests_and_an_unknown_one_is_reported(weave):
     assert "merging by <code>reshape</code>" in html
 
 
+def test_pitfalls_lead_to_the_page_that_has_the_difference(weave):
+    chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "")
+    diff = "```diff {#s01 patch=code-L1 file=ol/course/mutants/L1/s01.patch}\n-pass\n+1\n```\n"
+    html, faults = weave({"b.md": "# B\n\n" + diff, "a.md": chapter})
+    assert not faults
+    assert '<a href="b.html#patch-s01">s01</a>' in html
+
+
 HONEST = """
 ```toml {.pitfall file=chapters.toml}
 ["L1".mutants.f01]

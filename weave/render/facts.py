@@ -181,11 +181,18 @@ def pitfall(index: Index, page: Page, block: Block) -> str:
 def pitfalls(index: Index, page: Page, block: Block) -> str:
     """The table of all pitfalls of the chapter."""
     rows = []
-    for name, mutant in index.facts.get(page.chapter, {}).get("mutants", {}).items():
+    home = {  # some are on the page of the tests
+        block.name: other.path
+        for other in index.pages.values()
+        for block in other.blocks
+        if block.patch and (block.file or "").startswith(f"ol/course/mutants/{page.chapter}/")
+    }
+    for name, mutant in sorted(index.facts.get(page.chapter, {}).get("mutants", {}).items()):
         if mutant.get("hint") == "":  # a mutant that only keeps the chapter's own tests honest
             continue
+        place = Place(home.get(name, page.path), f"patch-{name}")
         cells = [
-            f'<a href="#patch-{escape(name)}">{escape(name)}</a>',
+            f'<a href="{escape(index.href(page.path, place))}">{escape(name)}</a>',
             text(index, page, block.line, mutant.get("pitfall", "")),
             text(index, page, block.line, mutant.get("symptom", "")),
             tests(index, page, block.line, mutant.get("caught_by", [])),
