@@ -88,7 +88,7 @@ def config(tmp_path, monkeypatch):
             (tmp_path / "book" / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "book" / path).write_text(text, encoding="utf-8")
         (tmp_path / "book/assets").mkdir(exist_ok=True)
-        for style in ("book.css", "figures.css", "labs.css"):
+        for style in ("book.css", "figures.css", "cells.css"):
             text = (ROOT / "book/assets" / style).read_text(encoding="utf-8")
             (tmp_path / "book/assets" / style).write_text(text, encoding="utf-8")
         return load_config(

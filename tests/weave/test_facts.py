@@ -154,7 +154,7 @@ def test_facts_that_stand_twice_or_on_another_page_are_faults(weave):
     ]
 
 
-def test_chapters_are_read_after_those_that_they_need_and_before_their_labs_and_tests(weave):
+def test_chapters_are_read_after_those_that_they_need_and_before_what_belongs_to_them(weave):
     texts = {"index.md": "# Book\n", "reference/a.md": "# Words\n", "workshop/a.md": "# Tools\n"}
     texts |= {
         f"5-x/{n}.md": FACTS.format(n, n, needs)

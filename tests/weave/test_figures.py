@@ -40,7 +40,7 @@ def test_figures_are_run_and_described(weave):
         ("figure = heat_map([[1", 7, "SyntaxError"),
         ("figure = 3", 5, "TypeError: the block must assign"),
         ("import warnings\nwarnings.warn('old')", 8, "UserWarning: old"),
-        ("import os\nos._exit(3)", 5, "the process that draws it ended with 3"),
+        ("import os\nos._exit(3)", 5, "the process that runs it ended with 3"),
         ("figure = '<svg'", 5, "ParseError: unclosed token"),
         ("figure = '<svg>\\ud800</svg>'", 5, "UnicodeEncodeError"),
         ("x = '\0'", 5, "SyntaxError"),

@@ -80,15 +80,6 @@ def test_the_search_knows_headings_prose_blocks_and_names(weave):
     assert ["method", "Derived.work", "1-top/b.html#chunk-work", "p/b.py", ""] in entries
 
 
-def test_the_search_takes_pages_of_other_tools_from_their_html():
-    html = (
-        '<p>before</p><h2 class="x" id="two">Two<a class="headerlink">#</a></h2><pre>no</pre>text'
-    )
-    page = search.page_of_html("lab.ipynb", "Lab", html)
-    found = [(s.anchor, s.title, " ".join(s.words)) for s in page.sections]
-    assert found == [("", "Lab", "before"), ("two", "Two", "text")]
-
-
 @pytest.mark.parametrize(
     "text",
     [

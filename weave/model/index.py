@@ -12,7 +12,7 @@ import posixpath
 import re
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from weave.model.program import Program
 log = logging.getLogger("mkdocs.weave")  # below MkDocs' own, so that --strict counts the warnings
 
 REFERENCE = re.compile(r"(\\?)" + literate.book.REFERENCE.pattern)  # a backslash makes it text
-BESIDE = ("lab", "tests")  # what pages beside a chapter hold: L5.3-lab.md, L5.3-tests.md
 LABEL = re.compile(r"\\label\{eq:([^{}]+)\}")
 TEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 TITLE = re.compile(r"^# +(.+?)(?: *\{.*\})?$", re.MULTILINE)
@@ -60,12 +59,13 @@ class Index:
         self.tests: dict[str, list[Place]] = {}
         self.users: dict[str, list[Block]] = {}  # name of a chunk -> the blocks that refer to it
         self._by_text: dict[str, Page] = {}
-        self.origins: dict[str, Sequence[tuple[str, int]]] = {}  # of adopted pages
         self._makes: dict[str, list[str]] | None = None
         self._made_of: dict[str, list[str]] = {}
         self._sources: dict[str, set[Block]] = {}
         for chapter in self.book.chapters:
             self._read(chapter)
+        for page in self.pages.values():
+            page.chapter = page.chapter or self._owner(page.path)
         for chapter_id, line, message in header.needs(self.facts, self.headers):
             self.fault(self.page_of[chapter_id].path, line, message)
         self.program = Program(self.book)
@@ -79,10 +79,7 @@ class Index:
 
     def fault(self, page: str, line: int, message: str) -> None:
         """Say what is wrong and where; under `--strict` the build then fails, after all pages."""
-        path, at = os.path.join(self.folder, page), line
-        if page in self.origins:
-            path, at = self.origins[page][line - 1]
-        self.report(path, at, message)
+        self.report(os.path.join(self.folder, page), line, message)
 
     def report(self, path: str, line: int, message: str) -> None:
         """Say what is wrong in a chapter that is known by its file's path."""
@@ -105,14 +102,6 @@ class Index:
             made = literate.read.add_chapter(literate.book.Book(), path, path, text)
             page = Page(path, text, made.blocks, title=TITLE.findall(text)[0], generated=True)
             self.pages[path] = self._by_text[_plain(text)] = page
-
-    def adopt(self, path: str, text: str, origins: Sequence[tuple[str, int]]) -> None:
-        """Take in a page that was made of lines of chapters, such as a lab, and that the weaver is to treat as one of them.
-
-        `origins` has the chapter and line behind each of its lines, where its faults are reported.
-        """
-        self.origins[path] = origins
-        self._read(literate.read.add_chapter(literate.book.Book(), path, path, text))
 
     def href(self, page: str, place: Place) -> str:
         """The address of a place, as a link on `page` has it."""
@@ -171,30 +160,23 @@ class Index:
         found = self.answers[page]["defined", name] = self.place(meant.block) if meant else None
         return found
 
-    def is_beside(self, path: str) -> bool:
-        """Whether a page is a chapter's lab or its tests: the chapter leads there, the contents don't."""
-        chapter, _, kind = posixpath.basename(path).removesuffix(".md").rpartition("-")
-        return kind in BESIDE and chapter in self.facts
-
     def reading_order(self) -> list[str]:
         """The paths of all pages as they are read: the front page, then folder by folder, in each a chapter behind those that it
-        needs, and its lab and tests behind it; what is to be looked up comes last."""
+        needs, and behind it what belongs to it; what is to be looked up comes last."""
         order: list[str] = []
         seen: set[str] = set()
 
         def read(path: str) -> None:
+            chapter, folder = self.pages[path].chapter, posixpath.dirname(path)
+            path = self.page_of[chapter].path if chapter else path
             if path in seen:
                 return
             seen.add(path)
-            folder, chapter = posixpath.dirname(path), self.pages[path].chapter
             facts = self.facts.get(chapter, {})
             for need in [*facts.get("needs", ()), *facts.get("test_needs", ())]:
                 if need in self.page_of and posixpath.dirname(self.page_of[need].path) == folder:
                     read(self.page_of[need].path)
-            order.append(path)
-            for beside in (posixpath.join(folder, f"{chapter}-{kind}.md") for kind in BESIDE):
-                if chapter and beside in self.pages:
-                    read(beside)
+            order.extend([path, *self.companions(chapter)])
 
         for path in sorted(
             self.pages, key=lambda path: ("/" in path, path.startswith("reference/"), path)
@@ -202,20 +184,38 @@ class Index:
             read(path)
         return order
 
+    def companions(self, chapter: str) -> list[str]:
+        """The paths of the pages that belong to a chapter: its lab, its tests."""
+        own = (page for page in self.pages.values() if chapter and page.chapter == chapter)
+        return sorted(page.path for page in own if page is not self.page_of[chapter])
+
+    def _owner(self, path: str) -> str:
+        """The chapter whose id a page's file begins with, L5.3 of L5.3-tests.md; "" where there is none."""
+        folder, name = posixpath.split(path)
+        owners = [
+            chapter
+            for chapter, page in self.page_of.items()
+            if name.startswith(f"{chapter}-") and posixpath.dirname(page.path) == folder
+        ]
+        return max(owners, key=len, default="")
+
     def used_by(self, chapter: str) -> list[str]:
         """The chapters that need this one: those in the book, then those planned."""
         written = [other for other, facts in self.facts.items() if chapter in facts["needs"]]
         planned = self.facts[chapter].get("used_by_planned", [])
         return written + [other for other in planned if other not in written]
 
-    def body(self, block: Block) -> str:
+    def pieces(self, block: Block) -> list[literate.expand.Piece]:
         """A block's code with the chunks that it refers to in their places; as it is written where that cannot be."""
         items = {**self.book.items, "": literate.book.split_items(block, self.book.chunks)}
         try:
-            pieces = literate.expand.expand_items(self.book, "", items)
+            return literate.expand.expand_items(self.book, "", items)
         except (KeyError, OverflowError):  # a chunk that is not there, or one that contains itself
-            return str(block.body)
-        return literate.expand.text_of(pieces)
+            return [literate.expand.Piece(block.body, block, 0, "", None)]
+
+    def body(self, block: Block) -> str:
+        """The text of `pieces`."""
+        return literate.expand.text_of(self.pieces(block))
 
     def _reached(self, root: str) -> list[str]:
         """A chunk and all that it refers to, directly or not."""

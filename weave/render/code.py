@@ -207,13 +207,15 @@ def difference(index: Index, page: Page, block: Block) -> str:
     )
 
 
-def folded(index: Index, page: Page, block: Block, summary: str) -> str:
-    """A block behind a line that opens it. Its id is inside: a browser that is led there opens what is around it."""
+def folded(summary: str, inner: str) -> str:
+    """HTML behind a line, HTML too, that opens it. A block's id is inside: a browser that is led there opens what is around it."""
+    return f'<details class="code-behind"><summary>{summary}</summary>\n{inner}\n</details>'
+
+
+def shown(index: Index, page: Page, block: Block) -> str:
+    """A block under its caption, if it has a name or makes a file."""
     inner = captioned if page.anchors.get(block.line) else coloured
-    return (
-        f'<details class="code-behind"><summary>{escape(summary)}</summary>\n'
-        f"{inner(index, page, block)}\n</details>"
-    )
+    return inner(index, page, block)
 
 
 def framed(inner: str) -> str:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import zlib
-from collections import Counter
 from html import escape, unescape
 from typing import Any
 
@@ -22,8 +20,8 @@ from markdown.preprocessors import Preprocessor
 from literate.markdown import Block
 from weave.model import prose
 from weave.model.index import Index, current
-from weave.model.page import Link, Output, Page
-from weave.render import code, console, equations, facts, pages
+from weave.model.page import Link, Page
+from weave.render import cells, code, console, equations, facts, pages
 from weave.render.tree import Finisher
 from weave.run.later import LATER
 from weave.run.outputs import outputs
@@ -31,7 +29,6 @@ from weave.run.outputs import outputs
 TEST = re.compile(r"(?:[\w./-]+::)*test_\w+(?:\[.*\]|\(\))?")
 ADDRESS = re.compile(r"""\s(?:href|src)\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
 FRONT = re.compile(r"---[ \t]*\n.*?\n(?:\.\.\.|---)[ \t]*\n", re.DOTALL)
-STYLE = re.compile(r' style="([^"]*)"')
 TARGETS = ("to", "angled", "below", "below_angled")  # groups of a link's address
 
 
@@ -66,6 +63,9 @@ class Weaver(Preprocessor):
         page.links.clear()
         lines = self._own(page, lines)
         self.outputs = outputs(self.index, page)
+        for output in self.outputs.values():
+            if output.fault:
+                self.index.fault(page.path, *output.fault)
         done: list[str] = []
         at = 0  # lines that are done
         for block in page.blocks:
@@ -76,7 +76,11 @@ class Weaver(Preprocessor):
             if html is None:
                 done += lines[block.line - 1 : block.end_line]
             else:
-                done += [margin.rstrip(), margin + self._stashed(html), margin.rstrip()]
+                done += [margin.rstrip(), margin + self._stashed(html)]
+                if lines[block.end_line].strip(
+                    " >"
+                ):  # at the end of a quote an empty line would do harm
+                    done.append(margin.rstrip())
             at = block.end_line
         done += self._prose(page, lines[at:], at + 1)
         others = [name for name, place in page.referred.items() if place.page != page.path]
@@ -107,7 +111,13 @@ class Weaver(Preprocessor):
         if "figure" in kinds:
             return self._figure(page, block)
         if "session" in kinds:
-            return self._session(page, self.outputs[block.line])
+            return console.terminal(self.outputs[block.line])
+        if block.language == "ask":
+            return cells.question(index, page, block, self.outputs[block.line])
+        if "run" in kinds:
+            return cells.cell(index, page, block, self.outputs[block.line])
+        if "fold" in kinds:
+            return cells.folded(index, page, block)
         if block.patch:
             return code.difference(index, page, block)
         if "chapter" in kinds:
@@ -119,15 +129,12 @@ class Weaver(Preprocessor):
         if "map" in kinds:
             return facts.chapter_map(index, page)
         if "values" in kinds:
-            return code.folded(index, page, block, "The numbers of this section, computed")
+            return code.folded(
+                "The numbers of this section, computed", code.shown(index, page, block)
+            )
         if block.name or block.file:
             return code.captioned(index, page, block)
         return None
-
-    def _session(self, page: Page, output: Output) -> str:
-        if output.fault:
-            self.index.fault(page.path, *output.fault)
-        return console.terminal(output)
 
     def _figure(self, page: Page, block: Block) -> str:
         output, name = self.outputs[block.line], escape(block.name or "")
@@ -135,7 +142,6 @@ class Weaver(Preprocessor):
         if not name.startswith("fig-") or not alt:
             self.index.fault(page.path, block.line, "a figure has a name, #fig-NAME, and alt text")
         if output.fault:
-            self.index.fault(page.path, *output.fault)
             return (
                 f'<figure id="{name}"><code class="bad">{escape(output.fault[1])}</code></figure>'
             )
@@ -152,10 +158,10 @@ class Weaver(Preprocessor):
             )
         caption = facts.text(self.index, page, block.line, written)
         caption += f" ({LATER})" if output.late else ""
-        behind = code.folded(self.index, page, block, "How this figure is drawn")
+        behind = code.folded("How this figure is drawn", code.shown(self.index, page, block))
         return (
             f'<figure id="{name}"><div class="figure-frame" tabindex="0">'
-            f"{_slim(head + end + label + picture) if svg else ''}</div>"
+            f"{cells.slim(head + end + label + picture) if svg else ''}</div>"
             f"<figcaption><b>Figure {number}.</b> {caption}</figcaption>{behind}</figure>"
         )
 
@@ -214,18 +220,6 @@ class Weaver(Preprocessor):
             self.index.fault(here.path, line, f"there is no {wanted} in {page.path}")
             return f"{found['kind']}. {found['label']}"
         return f"[{shown.format(number)}]({found['file']}#{found['kind']}-{name})"
-
-
-def _slim(svg: str) -> str:
-    """The picture with a class in the place of each style that it has several times."""
-    often = [style for style, times in Counter(STYLE.findall(svg)).items() if times > 2]
-    rules = ""
-    for style in often:
-        name = f"f{zlib.crc32(style.encode()):x}"
-        svg = svg.replace(f' style="{style}"', f' class="{name}"')
-        rules += f".{name}{{{style}}}"
-    start = svg.index(">") + 1
-    return f"{svg[:start]}<style>{rules}</style>{svg[start:]}" if rules else svg
 
 
 def makeExtension(**configuration: Any) -> WeaveExtension:

@@ -24,9 +24,9 @@ import literate.expand
 import literate.read
 from weave.model import links
 from weave.model.index import Index, current, forget, hold
-from weave.model.page import Page
-from weave.render import equations, pages, search
+from weave.render import equations, notebook, pages, search
 from weave.run import later
+from weave.run.outputs import cells
 from weave.serve import printed, rendered
 
 FONT = "assets/stix-two-math.woff2"
@@ -35,7 +35,6 @@ TEMPLATES = Path("build/templates")
 MARGIN = re.compile(r"\n\s+")
 serving = False
 reachable = False  # whether the server has its port
-others: dict[str, Page] = {}  # pages that are not of the book, for the search
 
 
 def on_startup(command: str, dirty: bool) -> None:
@@ -91,7 +90,6 @@ def on_pre_build(config: Any) -> None:
     """Each build reads the book anew."""
     if serving:
         literate.command.main([config["docs_dir"], "-o", str(Path(config["docs_dir"]).parent)])
-    others.clear()
     forget()
     hold(True)
     later.free.clear()
@@ -147,7 +145,7 @@ def _contents(index: Index) -> list[Any]:
     """The pages in reading order, by folder; 2-transformer becomes "Part 2: Transformer"."""
     parts: dict[str, list[str]] = {}
     for path in index.reading_order():
-        if not path.startswith("code/") and not index.is_beside(path):
+        if not path.startswith("code/"):
             parts.setdefault(path.rpartition("/")[0], []).append(path)
     top = parts.pop("", [])
     return [*top, *({_title(folder): paths} for folder, paths in parts.items())]
@@ -168,15 +166,16 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> None:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Keeps the page for print or search, and tells MkDocs' check of links which ids it has."""
-    woven = current(config["docs_dir"]).pages.get(page.file.src_uri)
+    """Keeps the page for print, tells MkDocs' check of links which ids it has, and leads to what belongs to it."""
+    index = current(config["docs_dir"])
+    woven = index.pages.get(page.file.src_uri)
     if woven is None:
-        others[page.file.src_uri] = search.page_of_html(page.file.src_uri, page.title, html)
         return html
     printed.collected[page.file.src_uri] = printed.Printed(page.url, woven.title, html)
     if page.present_anchor_ids is not None:
         page.present_anchor_ids |= woven.all_ids()
-    return html
+    head, end, rest = html.partition("</h1>")
+    return head + end + notebook.beside(index, woven) + rest
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
@@ -195,8 +194,7 @@ def on_env(env: Any, config: Any, files: Any) -> Any:
     # to compile the templates takes a fifth of a second
     env.bytecode_cache = FileSystemBytecodeCache(str(folder))
     index = current(config["docs_dir"])
-    labs_to_be = (target for target in index.book.targets if target.startswith("labs/"))
-    links.check(index, {*files.src_uris, *labs_to_be})  # which wait until the book is faultless
+    links.check(index, files.src_uris)
     for file in files.documentation_pages() if index.faults else ():
         page = index.pages.get(file.src_uri)
         if page is not None and file.page is not None:
@@ -205,11 +203,15 @@ def on_env(env: Any, config: Any, files: Any) -> Any:
 
 
 def on_post_build(config: Any) -> None:
-    """Writes the index of the search and the font of the equations."""
+    """Writes the index of the search, the notebooks, and the font of the equations."""
     folder = Path(config["site_dir"])
     (folder / "assets").mkdir(parents=True, exist_ok=True)
-    text = search.script(current(config["docs_dir"]), others.values())
-    (folder / search.FILE).write_text(text, encoding="utf-8")
+    index = current(config["docs_dir"])
+    (folder / search.FILE).write_text(search.script(index), encoding="utf-8")
+    for page in index.pages.values():
+        if cells(page):
+            path = (folder / page.path).with_suffix(".ipynb")
+            path.write_text(notebook.notebook(index, page), encoding="utf-8")
     if equations.used:
         (folder / FONT).write_bytes(equations.font())
     _end()

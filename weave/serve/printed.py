@@ -99,7 +99,7 @@ def document(pages: list[Printed], name: str, about: str, at: dict[str, int] | N
             )
     sheets = "".join(
         f'<link rel="stylesheet" href="assets/{sheet}">\n'
-        for sheet in ("book.css", "figures.css", "labs.css", "print.css")
+        for sheet in ("book.css", "figures.css", "cells.css", "print.css")
     )
     return (
         f'<!doctype html>\n<html lang="en" data-md-color-scheme="default">\n<head><meta charset="utf-8">\n'

@@ -86,7 +86,6 @@ def _own(index: Index, page: Page) -> object:
         outputs(index, page),
         [_around(index, page, block) for block in page.blocks],
         previews,
-        index.origins.get(page.path),
         dict(index.answers[page.path]),
     )
 
