@@ -61,7 +61,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.fixture
 def weave(tmp_path, monkeypatch, caplog):
-    """weave({path: text}) -> (HTML of the last page, its faults as "path:line: message")."""
+    """weave({path: text}) -> (HTML of the last page, its diagnostics as "path:line: message")."""
     monkeypatch.chdir(tmp_path)
 
     def woven(book):

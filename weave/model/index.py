@@ -48,7 +48,7 @@ class Index:
         self.common: object = None  # what goes into every page, once somebody asked
         # page -> what it asked by `test` and `defined`: by that it is known whether it would come out the same
         self.answers: defaultdict[str, dict[tuple[str, str], Place | None]] = defaultdict(dict)
-        self.faults: list[tuple[str, int, str]] = []  # path, line, what is wrong
+        self.diagnostics: list[tuple[str, int, str]] = []  # path, line, what is wrong
         self.book = literate.read.read_book([folder])
         self.pages: dict[str, Page] = {}
         self.facts: dict[str, dict[str, Any]] = {}  # chapter id -> its header facts and mutants
@@ -67,25 +67,25 @@ class Index:
         for page in self.pages.values():
             page.chapter = page.chapter or self._owner(page.path)
         for chapter_id, line, message in header.needs(self.facts, self.headers):
-            self.fault(self.page_of[chapter_id].path, line, message)
+            self.diagnose(self.page_of[chapter_id].path, line, message)
         self.program = Program(self.book)
         source = self.pages.get(GLOSSARY)
         self.terms, self.forms = glossary.read(source.text if source else "")
-        for line, message in self.terms.faults:
-            self.fault(GLOSSARY, line, message)
+        for line, message in self.terms.diagnostics:
+            self.diagnose(GLOSSARY, line, message)
         self.term_pattern = glossary.pattern(self.forms)
-        for fault in self.book.errors:
-            self.report(*fault)
+        for diagnostic in self.book.errors:
+            self.report(*diagnostic)
 
-    def fault(self, page: str, line: int, message: str) -> None:
+    def diagnose(self, page: str, line: int, message: str) -> None:
         """Say what is wrong and where; under `--strict` the build then fails, after all pages."""
         self.report(os.path.join(self.folder, page), line, message)
 
     def report(self, path: str, line: int, message: str) -> None:
         """Say what is wrong in a chapter that is known by its file's path."""
-        if (path, line, message) in self.faults:
+        if (path, line, message) in self.diagnostics:
             return
-        self.faults.append((path, line, message))
+        self.diagnostics.append((path, line, message))
         log.warning("%s:%d: %s", path, line, message)
 
     def page(self, text: str) -> Page | None:
@@ -236,7 +236,7 @@ class Index:
         plain = _plain(page.text)
         if plain and plain in self._by_text:
             same = f"has the same text as {self._by_text[plain].path}; the two cannot be told apart"
-            self.fault(page.path, 1, same)
+            self.diagnose(page.path, 1, same)
         self.pages[page.path] = self._by_text[plain] = page
         seen: Counter[str] = Counter()
         for block in page.blocks:
@@ -248,7 +248,7 @@ class Index:
                 self._note(block, Place(page.path, anchor))
             if "figure" in block.classes and block.name:
                 if block.name in page.figures:
-                    self.fault(page.path, block.line, f"there are two figures {block.name}")
+                    self.diagnose(page.path, block.line, f"there are two figures {block.name}")
                 page.figures.setdefault(block.name, len(page.figures) + 1)
             if FACTS & set(block.classes):
                 self._gather(page, block)
@@ -272,10 +272,10 @@ class Index:
             for line, match in prose.found(lines, first):
                 for label in LABEL.findall(match["display"] or ""):
                     if label in page.equations:
-                        self.fault(page.path, line, f"there are two equations eq:{label}")
+                        self.diagnose(page.path, line, f"there are two equations eq:{label}")
                     if not WORD.fullmatch(label):
                         wrong = f"a label consists of letters, digits, - and _, unlike eq:{label}"
-                        self.fault(page.path, line, wrong)
+                        self.diagnose(page.path, line, wrong)
                     page.equations.setdefault(label, len(page.equations) + 1)
 
     def _gather(self, page: Page, block: Block) -> None:
@@ -284,15 +284,15 @@ class Index:
         except tomllib.TOMLDecodeError as error:
             message, _, at = str(error).partition(" (at line ")
             line = int(at.partition(",")[0]) if at[:1].isdigit() else 0
-            self.fault(page.path, block.line + line, f"this block is not TOML: {message}")
+            self.diagnose(page.path, block.line + line, f"this block is not TOML: {message}")
             return
         if len(tables) != 1:
             wrong = f"a block has the facts of one chapter, and this one of {len(tables)}"
-            self.fault(page.path, block.line, wrong)
+            self.diagnose(page.path, block.line, wrong)
         for chapter, written in tables.items():
-            table, faults = header.checked(chapter, written, block)
-            for line, message in faults:
-                self.fault(page.path, line, message)
+            table, diagnostics = header.checked(chapter, written, block)
+            for line, message in diagnostics:
+                self.diagnose(page.path, line, message)
             self._merge(page, block, chapter, table)
 
     def _merge(self, page: Page, block: Block, chapter: str, table: dict[str, Any]) -> None:
@@ -308,12 +308,12 @@ class Index:
         elif page.chapter and chapter != page.chapter:
             wrong = f"{chapter} is not the chapter of this page"
         if wrong:
-            self.fault(page.path, block.line, wrong)
+            self.diagnose(page.path, block.line, wrong)
         facts = self.facts.setdefault(chapter, {"needs": []})
         before, more = facts.get("mutants", {}), table.get("mutants", {})
         for name in sorted(before.keys() & more.keys()):
             line = header.line(block, chapter, "mutants", name)
-            self.fault(page.path, line, f"the facts of {name} stand in another block already")
+            self.diagnose(page.path, line, f"the facts of {name} stand in another block already")
         facts.update(table)
         if before or more:
             facts["mutants"] = {**before, **more}
@@ -340,7 +340,7 @@ def _chapters(folder: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def forget() -> None:
-    """The next `current` reads the book anew, and reports its faults again."""
+    """The next `current` reads the book anew, and reports its diagnostics again."""
     _kept.clear()
 
 

@@ -16,7 +16,7 @@ class Output:
     text: str = ""
     late: bool = False  # nothing has come yet
     shown: tuple[tuple[str, str], ...] = ()  # of a cell: form and text
-    fault: tuple[int, str] | None = None  # the chapter line, and what went wrong there
+    diagnostic: tuple[int, str] | None = None  # the chapter line, and what went wrong there
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from html import escape
 from literate.markdown import Block
 from weave.model.index import Index
 from weave.model.page import Output, Page
+from weave.model.prose import PICTURES
 from weave.render import code, facts
 from weave.run.later import LATER
 
@@ -21,8 +22,8 @@ def cell(index: Index, page: Page, block: Block, output: Output) -> str:
     """The code, folded where the author says so, and what came of it."""
     shown = folded if "fold" in block.classes else code.shown
     done = shown(index, page, block)
-    if output.fault:
-        done += f'<div class="output"><code class="bad">{escape(output.fault[1])}</code></div>'
+    if output.diagnostic:
+        done += f'<div class="output"><code class="bad">{escape(output.diagnostic[1])}</code></div>'
     elif output.late:
         done += f'<div class="output"><p>({LATER})</p></div>'
     elif output.shown:
@@ -32,7 +33,7 @@ def cell(index: Index, page: Page, block: Block, output: Output) -> str:
     if "hide-output" in block.classes:
         before, start, inner = done.rpartition('<div class="output">')
         if not start:
-            index.fault(
+            index.diagnose(
                 page.path, block.line, "this cell shows nothing: there is no output to hide"
             )
         summary = "<summary>Show the output</summary>"
@@ -55,7 +56,7 @@ def _form(form: str, text: str, name: str) -> str:
         return f'<div class="table-frame" tabindex="0">{text}</div>'
     if form == "note":
         return f'<p class="note">… {escape(text)}</p>'
-    return f'<pre class="{form}" tabindex="0">{escape(text.rstrip(), quote=False)}</pre>'
+    return f'<pre class="{form}" tabindex="0">{escape(text.rstrip().translate(PICTURES), quote=False)}</pre>'
 
 
 def slim(svg: str) -> str:
@@ -72,8 +73,8 @@ def slim(svg: str) -> str:
 
 def question(index: Index, page: Page, block: Block, output: Output) -> str:
     """A question with a field for the answer, and the answer folded."""
-    if output.fault:
-        return f'<p><code class="bad">{escape(output.fault[1])}</code></p>'
+    if output.diagnostic:
+        return f'<p><code class="bad">{escape(output.diagnostic[1])}</code></p>'
     form, answer = output.shown[0] if output.shown else ("words", f"({LATER})")
     decimals = block.attributes.get("decimals", "0" if answer.lstrip("-").isdigit() else "3")
     shown = f"{float(answer):.{int(decimals)}f}" if form == "number" else answer

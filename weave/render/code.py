@@ -267,7 +267,9 @@ def _equations(index: Index, page: Page, owner: Page, line: int, html: str) -> s
     def link(found: re.Match[str]) -> str:
         number = owner.equations.get(found[1])
         if number is None:
-            index.fault(page.path, line, f"no equation of this chapter is labelled eq:{found[1]}")
+            index.diagnose(
+                page.path, line, f"no equation of this chapter is labelled eq:{found[1]}"
+            )
             return found[0]
         href = index.href(page.path, Place(owner.path, f"eq-{found[1]}"))
         return f'<a href="{href}">{found[0]} ({number})</a>'

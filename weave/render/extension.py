@@ -64,8 +64,8 @@ class Weaver(Preprocessor):
         lines = self._own(page, lines)
         self.outputs = outputs(self.index, page)
         for output in self.outputs.values():
-            if output.fault:
-                self.index.fault(page.path, *output.fault)
+            if output.diagnostic:
+                self.index.diagnose(page.path, *output.diagnostic)
         done: list[str] = []
         at = 0  # lines that are done
         for block in page.blocks:
@@ -140,11 +140,11 @@ class Weaver(Preprocessor):
         output, name = self.outputs[block.line], escape(block.name or "")
         alt = block.attributes.get("alt", "")
         if not name.startswith("fig-") or not alt:
-            self.index.fault(page.path, block.line, "a figure has a name, #fig-NAME, and alt text")
-        if output.fault:
-            return (
-                f'<figure id="{name}"><code class="bad">{escape(output.fault[1])}</code></figure>'
+            self.index.diagnose(
+                page.path, block.line, "a figure has a name, #fig-NAME, and alt text"
             )
+        if output.diagnostic:
+            return f'<figure id="{name}"><code class="bad">{escape(output.diagnostic[1])}</code></figure>'
         number = page.figures.get(block.name or "", 0)
         label = (
             f'<title id="{name}-t">Figure {number}</title><desc id="{name}-d">{escape(alt)}</desc>'
@@ -153,7 +153,7 @@ class Weaver(Preprocessor):
         head, end, picture = svg.partition(">")
         written = block.attributes.get("caption", "")
         if re.match(r"figure \d", written, re.IGNORECASE):
-            self.index.fault(
+            self.index.diagnose(
                 page.path, block.line, "the weaver numbers figures: leave the number out"
             )
         caption = facts.text(self.index, page, block.line, written)
@@ -177,12 +177,12 @@ class Weaver(Preprocessor):
         if match["display"] is not None:
             margin = match["margin"] or ""
             if match["behind"].strip() or match["margin"] is None:
-                index.fault(page.path, line, "a displayed equation stands on lines of its own")
+                index.diagnose(page.path, line, "a displayed equation stands on lines of its own")
             tex = re.sub(r"\n[ \t>]*", "\n", match["display"])
             html = self._stashed(equations.displayed(index, page, line, tex))
             return f"{margin.rstrip()}\n{margin}{html}\n{margin.rstrip()}"
         if match["open"]:
-            index.fault(page.path, line, "no other $$ follows this one before an empty line")
+            index.diagnose(page.path, line, "no other $$ follows this one before an empty line")
         if match["inline"] is not None:
             after = match.string[match.end() : match.end() + 1]
             return self._stashed(equations.inline(index, page, line, match["inline"], after))
@@ -191,12 +191,12 @@ class Weaver(Preprocessor):
         for target in filter(None, (match[one] for one in TARGETS)):
             page.links.append(Link(line, target))
             if match.string.endswith("![", 0, match.start()):
-                index.fault(page.path, line, f"the image {target} has no alt text")
+                index.diagnose(page.path, line, f"the image {target} has no alt text")
         for target in ADDRESS.findall(match["tag"] or ""):
             page.links.append(Link(line, unescape(target), raw=True))
         named = match[0].strip("`") if match["ticks"] else ""
         if TEST.fullmatch(named) and not index.test(named.removesuffix("()"), page.path):
-            index.fault(page.path, line, f"no block of the book defines the test {named}")
+            index.diagnose(page.path, line, f"no block of the book defines the test {named}")
         return None
 
     def _reference(self, here: Page, found: re.Match[str], line: int) -> str | None:
@@ -217,7 +217,7 @@ class Weaver(Preprocessor):
             number, shown = page.figures.get(f"fig-{name}"), "figure {}"
             wanted = f"figure fig-{name}"
         if number is None:
-            self.index.fault(here.path, line, f"there is no {wanted} in {page.path}")
+            self.index.diagnose(here.path, line, f"there is no {wanted} in {page.path}")
             return f"{found['kind']}. {found['label']}"
         return f"[{shown.format(number)}]({found['file']}#{found['kind']}-{name})"
 

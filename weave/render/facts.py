@@ -79,7 +79,7 @@ def tests(index: Index, page: Page, line: int, names: Iterable[str]) -> str:
     for name in names:
         place = index.test(name, page.path)
         if place is None:
-            index.fault(page.path, line, f"no block of the book defines the test {name}")
+            index.diagnose(page.path, line, f"no block of the book defines the test {name}")
             links.append(f'<code class="bad">{escape(name)}</code>')
         else:
             href = index.href(page.path, place)
@@ -145,7 +145,7 @@ def pitfall(index: Index, page: Page, block: Block) -> str:
     mutant = index.facts.get(chapter, {}).get("mutants", {}).get(name, {})
     caught = mutant.get("caught_by", [])
     if not caught:
-        index.fault(page.path, block.line, "this pitfall names no test in caught_by")
+        index.diagnose(page.path, block.line, "this pitfall names no test in caught_by")
     shown = tests(index, page, block.line, caught)
     return f'<p class="caught"{anchored(page, block)}>Caught by {shown}.</p>'
 
@@ -154,7 +154,7 @@ def pitfalls(index: Index, page: Page, block: Block) -> str:
     """The table of all pitfalls of the chapter."""
     rows = []
     for name, mutant in index.facts.get(page.chapter, {}).get("mutants", {}).items():
-        if mutant.get("hint") == "":  # a fault that only keeps the chapter's own tests honest
+        if mutant.get("hint") == "":  # a mutant that only keeps the chapter's own tests honest
             continue
         cells = [
             f'<a href="#patch-{escape(name)}">{escape(name)}</a>',
@@ -164,7 +164,7 @@ def pitfalls(index: Index, page: Page, block: Block) -> str:
         ]
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>\n")
     head = "".join(
-        f'<th scope="col">{name}</th>' for name in ("Fault", "Pitfall", "Symptom", "Caught by")
+        f'<th scope="col">{name}</th>' for name in ("Mutant", "Pitfall", "Symptom", "Caught by")
     )
     return f'<div class="table-frame" tabindex="0"><table class="pitfalls"><thead><tr>{head}</tr></thead><tbody>\n{"".join(rows)}</tbody></table></div>'
 

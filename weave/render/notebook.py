@@ -18,7 +18,7 @@ from weave.run.outputs import cells
 LEFT_OUT = {"chapter", "figure", "map", "pitfall", "pitfalls", "run", "session", "values"}
 RUN_IT = (
     "*A page of the book tinyllm as a notebook. It needs numpy and the book's package: in a copy of the book, say*"
-    " `pip install .`\n\n"
+    " `pip install .`"
 )
 FOLD = re.compile(r"([ >]*)(?:\?\?\?\+?|!!!) +\w+(?: +\"([^\"]*)\")? *")
 LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\((?![a-z]+:|//)[^)\s]*\)")
@@ -118,4 +118,4 @@ def _shown(block: Block) -> str:
         return f"**Question.** {' '.join(block.body.split())}"
     if LEFT_OUT & {block.language, *block.classes}:
         return ""
-    return f"\n{block.fence}{block.language}\n{block.body}{block.fence}\n"
+    return f"{block.fence}{block.language}\n{block.body}{block.fence}\n"

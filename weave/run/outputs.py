@@ -50,6 +50,12 @@ def results(index: Index, page: Page) -> list[Result]:
     return found
 
 
+def known(index: Index, page: Page) -> list[Result] | None:
+    """What came of the page's cells the last time, where nothing has changed since."""
+    found: list[Result] | None = kept.read(*_place(index, page, _asked(index, page)))
+    return found
+
+
 def diagnosis(
     index: Index, blocks: Sequence[Block], number: int, result: Result
 ) -> tuple[int, str]:
@@ -99,8 +105,8 @@ def _of_cells(index: Index, page: Page) -> dict[int, Output]:
     blocks = cells(page)
     if not blocks:
         return {}
-    path, key = _place(index, page, _asked(index, page))
-    _cells.begin(page.path, key, partial(results, index, page), kept.read(path, key))
+    _, key = _place(index, page, _asked(index, page))
+    _cells.begin(page.path, key, partial(results, index, page), known(index, page))
     found, current = _cells.result(page.path)
     if found is None or not current and len(found) != len(blocks):
         found = []
@@ -108,7 +114,7 @@ def _of_cells(index: Index, page: Page) -> dict[int, Output]:
     for number, (block, result) in enumerate(zip(blocks, found, strict=False)):
         wrong = diagnosis(index, blocks, number, result) if result["error"] and current else None
         shown = tuple((form, text) for form, text in result["shown"])
-        done[block.line] = Output(shown=shown, fault=wrong)
+        done[block.line] = Output(shown=shown, diagnostic=wrong)
     return done
 
 
@@ -143,7 +149,7 @@ def _of_figures(index: Index) -> None:
         if code in drawn:
             _last[place] = drawn[code]
         text = "" if block in wrong else _last.get(place, "")
-        output = Output(text, late=not text and block not in wrong, fault=wrong.get(block))
+        output = Output(text, late=not text and block not in wrong, diagnostic=wrong.get(block))
         index.drawn.setdefault(block.chapter.name, {})[block.line] = output
 
 
@@ -156,17 +162,17 @@ def _of_sessions(index: Index, page: Page) -> dict[int, Output]:
     root = str(index.root)
     known, key = sessions.known(pairs, root), sessions.key(pairs, root)
     _sessions.begin(page.path, key, partial(sessions.transcripts, pairs, root), known)
-    texts, late, fault = None, False, None
+    texts, late, diagnostic = None, False, None
     try:
         texts, is_new = _sessions.result(page.path)
         late = texts is None and not is_new
     except ValueError as error:
-        fault = _line(blocks, str(error)), f"a session failed: {error}"
+        diagnostic = _line(blocks, str(error)), f"a session failed: {error}"
     if texts is None or len(texts) != len(blocks):
         texts = [text for text, _ in pairs]
     found = {block.line: Output(text, late) for block, text in zip(blocks, texts, strict=True)}
-    if fault:
-        found[blocks[0].line] = Output(texts[0], late, fault=fault)
+    if diagnostic:
+        found[blocks[0].line] = Output(texts[0], late, diagnostic=diagnostic)
     return found
 
 

@@ -33,6 +33,7 @@ FONT = "assets/stix-two-math.woff2"
 BUILD = Path("build/pages")
 TEMPLATES = Path("build/templates")
 MARGIN = re.compile(r"\n\s+")
+BESIDE = re.compile(r'(<a href="[^"]*-(?:lab|tests)\.html"[^>]*>\s*<span[^>]*>\s*)[^<]*: (\w)')
 serving = False
 reachable = False  # whether the server has its port
 
@@ -119,13 +120,17 @@ def _collect() -> None:
 def on_files(files: Any, config: Any) -> Any:
     """Writes the generated pages, and hands them to MkDocs."""
     index = current(config["docs_dir"])
-    unread = {fault.path for fault in index.book.errors} - {c.path for c in index.book.chapters}
+    unread = {diagnostic.path for diagnostic in index.book.errors} - {
+        c.path for c in index.book.chapters
+    }
     for file in files.documentation_pages() if unread else ():
         if os.path.join(index.folder, file.src_uri) in unread:  # MkDocs would stop at it
             file.content_string = ""
     shown = {file.src_uri for file in files if not file.inclusion.is_excluded()}
     for path in index.pages.keys() - shown:
-        index.fault(path, 1, "MkDocs leaves this chapter out: its folder or its name is excluded")
+        index.diagnose(
+            path, 1, "MkDocs leaves this chapter out: its folder or its name is excluded"
+        )
     folder = Path(config["docs_dir"]).parent / BUILD
     for path, text in pages.generated(index).items():
         index.add(path, text)
@@ -180,9 +185,11 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Material's template indents by ten columns and more: a tenth of a page is spaces, outside of its text. Before the
-    page stands what our own template begins with, its header as a tangled file."""
+    page stands what our own template begins with, its header as a tangled file. In the list of pages, what belongs to a
+    chapter does without the chapter's title, which is above it."""
     _, first, whole = output.partition("<!doctype")
     head, start, rest = whole.partition("<article")
+    head = BESIDE.sub(lambda found: found[1] + found[2].upper(), head)
     text, end, foot = rest.partition("</article>")
     return first + MARGIN.sub("\n", head) + start + text + end + MARGIN.sub("\n", foot)
 
@@ -195,10 +202,10 @@ def on_env(env: Any, config: Any, files: Any) -> Any:
     env.bytecode_cache = FileSystemBytecodeCache(str(folder))
     index = current(config["docs_dir"])
     links.check(index, files.src_uris)
-    for file in files.documentation_pages() if index.faults else ():
+    for file in files.documentation_pages() if index.diagnostics else ():
         page = index.pages.get(file.src_uri)
         if page is not None and file.page is not None:
-            file.page.content = pages.faults(index, page) + (file.page.content or "")
+            file.page.content = pages.diagnostics(index, page) + (file.page.content or "")
     return env
 
 

@@ -183,7 +183,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Print the whole book as one PDF.")
     parser.add_argument("-o", "--output", type=Path, default=Path("build/tinyllm.pdf"))
     parser.add_argument("-f", "--config-file", default="mkdocs.yml")
-    parser.add_argument("--no-strict", action="store_true", help="print a book with faults too")
+    parser.add_argument(
+        "--no-strict", action="store_true", help="print a book with diagnostics too"
+    )
     options = parser.parse_args()
     from mkdocs.config import load_config
     from mkdocs.exceptions import Abort, ConfigurationError
@@ -195,7 +197,7 @@ def main() -> int:
         count = make(config, options.output)
     except Abort:
         print(
-            "weave.serve.printed: a book with faults is not printed; --no-strict prints it",
+            "weave.serve.printed: a book with diagnostics is not printed; --no-strict prints it",
             file=sys.stderr,
         )
         return 1
