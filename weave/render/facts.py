@@ -16,6 +16,7 @@ from weave.model.page import Page, Place
 from weave.render import equations
 from weave.render.code import anchored
 
+SEVERAL = 3  # names that fit in a line
 SPAN = re.compile(
     r"`([^`]+)`|(?<![\\$])\$(\S(?:[^$]*\S)?)\$|(?<!\*)\*([^*\s](?:[^*]*[^*\s])?)\*(?!\*)"
 )
@@ -88,7 +89,7 @@ def tests(index: Index, page: Page, line: int, names: Iterable[str]) -> str:
 
 
 def overview(index: Index, page: Page, block: Block) -> str:
-    """The table that a chapter opens with."""
+    """What a chapter opens with: two lines, and the table of all facts folded."""
     facts = index.facts.get(page.chapter)
     if facts is None:
         return ""
@@ -128,8 +129,35 @@ def overview(index: Index, page: Page, block: Block) -> str:
     )
     button = HIDE if any(index.implements(page, one) for one in page.blocks) else ""
     return (
-        f'<table class="overview"{anchored(page, block)}><tbody>\n{body}</tbody></table>\n{button}'
+        f"{_in_short(index, page, facts, plain(facts.get('time', '')))}\n{button}"
+        f'<details class="facts"><summary>All facts</summary><table class="overview"{anchored(page, block)}>'
+        f"<tbody>\n{body}</tbody></table></details>\n"
     )
+
+
+def _in_short(index: Index, page: Page, facts: dict[str, Any], time: str) -> str:
+    """What is built and how long that takes; what it needs and leads to."""
+
+    def ids(chapters: Iterable[str]) -> str:
+        return ", ".join(
+            f'<a href="{index.href(page.path, Place(index.page_of[c].path, ""))}"'
+            f' title="{escape(index.facts[c].get("title", ""))}">{escape(c)}</a>'
+            if c in index.page_of
+            else f'<span class="planned">{escape(c)}</span>'
+            for c in chapters
+        )
+
+    builds, names = facts.get("builds", ""), facts.get("names", [])
+    what = file_link(index, page, builds) if builds else ""
+    if builds and 0 < len(names) <= SEVERAL:
+        what = f"{', '.join(name(index, page, one) for one in names)} in {what}"
+    needs, users = ids(facts["needs"]), ids(index.used_by(page.chapter))
+    lines = (
+        (f"You build {what}" if what else "", time),
+        (f"After {needs}" if needs else "", f"leads to {users}" if users else ""),
+    )
+    shown = (" · ".join(filter(None, line)) for line in lines)
+    return f'<p class="facts">{"<br>".join(filter(None, shown))}</p>'
 
 
 def _together(facts: dict[str, Any]) -> str:
