@@ -45,6 +45,28 @@ def test_pitfalls_name_their_tests_and_an_unknown_one_is_reported(weave):
     assert "merging by <code>reshape</code>" in html
 
 
+VARIANT = """
+```python {#c file=c.py}
+one
+```
+
+```diff {#s01 patch=c file=s01.patch}
+-one
++two
+```
+"""
+
+
+@pytest.mark.parametrize(("beside", "link"), [(False, ""), (True, "L1-tests.html")])
+def test_the_table_of_pitfalls_leads_to_the_mutant_wherever_it_is(weave, beside, link):
+    chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "")
+    tests = "# L1 Title of L1: the tests\n"
+    texts = (tests + VARIANT, chapter) if beside else (tests, chapter + VARIANT)
+    html, wrong = weave(dict(zip(("L1-tests.md", "L1-a.md"), texts, strict=True)))
+    assert not wrong
+    assert f'<a href="{link}#patch-s01">s01</a>' in html
+
+
 HONEST = """
 ```toml {.pitfall file=chapters.toml}
 ["L1".mutants.f01]
