@@ -45,26 +45,13 @@ def test_pitfalls_name_their_tests_and_an_unknown_one_is_reported(weave):
     assert "merging by <code>reshape</code>" in html
 
 
-VARIANT = """
-```python {#c file=c.py}
-one
-```
-
-```diff {#s01 patch=c file=s01.patch}
--one
-+two
-```
-"""
+VARIANT = "```python {#c file=c}\n1\n```\n\n```diff {#s01 patch=c file=p}\n-1\n+2\n```\n"
 
 
-@pytest.mark.parametrize(("beside", "link"), [(False, ""), (True, "L1-tests.html")])
-def test_the_table_of_pitfalls_leads_to_the_mutant_wherever_it_is(weave, beside, link):
-    chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "")
-    tests = "# L1 Title of L1: the tests\n"
-    texts = (tests + VARIANT, chapter) if beside else (tests, chapter + VARIANT)
-    html, wrong = weave(dict(zip(("L1-tests.md", "L1-a.md"), texts, strict=True)))
-    assert not wrong
-    assert f'<a href="{link}#patch-s01">s01</a>' in html
+def test_the_table_of_pitfalls_leads_to_a_mutant_beside_the_chapter(weave):
+    chapter = FACTS.format("L1", "a.py", "") + PITFALL
+    html, _ = weave({"L1-tests.md": f"# L1: the tests\n\n{VARIANT}", "L1-a.md": chapter})
+    assert '<a href="L1-tests.html#patch-s01">s01</a>' in html
 
 
 HONEST = """
