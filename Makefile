@@ -34,7 +34,7 @@ pdf: $(READY) ## print the whole book to build/tinyllm.pdf (needs chromium)
 	$(PY) tangle.py
 	$(PY) -m weave.serve.printed $(ARGS)
 
-serve: $(READY) ## the site on http://127.0.0.1:8000; tangles and weaves, now and when a chapter changes; shows faults on the pages
+serve: $(READY) ## the site on http://127.0.0.1:8000; tangles and weaves, now and when a chapter changes; shows what is wrong on the pages
 	$(PY) -m mkdocs serve --no-strict $(ARGS)
 
 test: $(READY) ## tangle the book and run the tests (ARGS=tests/L5.3 for one chapter's)

@@ -87,7 +87,7 @@ def compare(scratch):
 def weigh(site):
     """Prints the size of pages, and of all that they load but fonts."""
     print(f"\n{'page':<52}{'kB':>8}")
-    for path in (PAGE, "labs/L5.3-multi-head-attention.html", "index.html"):
+    for path in (PAGE, "2-transformer/L5.3-lab.html", "index.html"):
         print(f"{path:<52}{(site / path).stat().st_size / 1000:>8.1f}")
     for kind in ("css", "js", "woff2"):
         size = sum(path.stat().st_size for path in (site / "assets").rglob(f"*.{kind}"))

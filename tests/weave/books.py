@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-EXTENSIONS = ["weave.render.extension", "pymdownx.highlight", "pymdownx.superfences", "tables"]
+EXTENSIONS = ["weave.render.extension", "pymdownx.details", "pymdownx.highlight"]
+EXTENSIONS += ["pymdownx.superfences", "tables"]
 
 
 def plain(html):

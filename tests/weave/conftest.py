@@ -61,7 +61,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 @pytest.fixture
 def weave(tmp_path, monkeypatch, caplog):
-    """weave({path: text}) -> (HTML of the last page, its faults as "path:line: message")."""
+    """weave({path: text}) -> (HTML of the last page, its diagnostics as "path:line: message")."""
     monkeypatch.chdir(tmp_path)
 
     def woven(book):
@@ -88,7 +88,7 @@ def config(tmp_path, monkeypatch):
             (tmp_path / "book" / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / "book" / path).write_text(text, encoding="utf-8")
         (tmp_path / "book/assets").mkdir(exist_ok=True)
-        for style in ("book.css", "figures.css", "labs.css"):
+        for style in ("book.css", "figures.css", "cells.css"):
             text = (ROOT / "book/assets" / style).read_text(encoding="utf-8")
             (tmp_path / "book/assets" / style).write_text(text, encoding="utf-8")
         return load_config(

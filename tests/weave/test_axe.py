@@ -11,8 +11,8 @@ CHAPTERS = sorted(
     p.relative_to(ROOT / "book").with_suffix(".html") for p in (ROOT / "book").rglob("*.md")
 )
 L53 = "2-transformer/L5.3-multi-head-attention.html"
-LAB = "labs/L5.3-multi-head-attention.html"
-MADE = [LAB, "reference/chunks.html", "reference/files.html", "code/tinyllm/xfmr/mha.py.html"]
+LAB = "2-transformer/L5.3-lab.html"
+MADE = ["reference/chunks.html", "reference/files.html", "code/tinyllm/xfmr/mha.py.html"]
 PAGES = [*map(str, CHAPTERS), *MADE]
 FULLY = ["index.html", L53, LAB, "code/tinyllm/xfmr/mha.py.html"]
 pytestmark = [pytest.mark.browser, pytest.mark.slow]

@@ -1,7 +1,6 @@
 # Tangled from book/workshop/site-tests.md
 """The site in a browser, by HTTP and from the disk: what a reader does works, and nothing goes wrong."""
 
-import re
 import time
 from pathlib import Path
 
@@ -11,7 +10,8 @@ import literate.read
 
 ROOT = Path(__file__).resolve().parents[2]
 L53 = "2-transformer/L5.3-multi-head-attention.html"
-LAB = "labs/L5.3-multi-head-attention.html"
+LAB = "2-transformer/L5.3-lab.html"
+TESTS = "2-transformer/L5.5-tests.html"
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
@@ -61,9 +61,7 @@ def test_next_leads_from_the_front_page_through_all_chapters(tab):
         assert tab.path not in seen
         seen.append(tab.path)
     chapters = [path.relative_to(ROOT / "book") for path in (ROOT / "book").glob("*/*.md")]
-    beside = re.compile(r"[LM]\S+-(lab|tests)")
-    written = {c.with_suffix(".html").as_posix() for c in chapters if not beside.fullmatch(c.stem)}
-    assert written <= set(seen)
+    assert {path.with_suffix(".html").as_posix() for path in chapters} <= set(seen)
 
 
 def test_the_map_leads_to_chapters(tab):
@@ -83,14 +81,14 @@ LANDED = """(() => {
 
 
 def test_references_lead_to_blocks_across_pages(tab):
-    tab.open("2-transformer/L5.3-lab.html")
-    tab.click("a.chunk-reference[href$='#chunk-mha-example']")
-    assert tab.path == f"{L53}#chunk-mha-example"
-    assert "mha-example" in tab.wait(LANDED)
+    tab.open(TESTS)
+    tab.click("a.chunk-reference[href$='#chunk-hand-layer']")
+    assert tab.path == "2-transformer/L5.5-layers.html#chunk-hand-layer"
+    assert "hand-layer" in tab.wait(LANDED)
     tab.driver.back()
-    assert tab.path == "2-transformer/L5.3-lab.html"
-    tab.click("a.chunk-reference[href='#chunk-lab-mha-split']")
-    assert "lab-mha-split" in tab.wait(LANDED)
+    assert tab.path == TESTS
+    tab.click("a.chunk-reference[href='#chunk-test-layers-norm']")
+    assert "test-layers-norm" in tab.wait(LANDED)
 
 
 LOOK = """
@@ -253,7 +251,7 @@ def test_search_opens_by_its_button_and_says_when_nothing_is_found(tab):
 
 
 BEFORE = """
-    const stops = [...document.querySelectorAll("a[href], button, summary, [tabindex='0']")].filter((e) =>
+    const stops = [...document.querySelectorAll("a[href], button, input, summary, [tabindex='0']")].filter((e) =>
         e.checkVisibility({visibilityProperty: true}));
     stops[stops.indexOf(arguments[0]) - 1].focus({preventScroll: true});
 """
@@ -263,7 +261,7 @@ BEFORE = """
     ("page", "link", "shown"),
     [
         (L53, "a.chunk-reference[href='#chunk-split-heads']", "heads = x.reshape"),
-        ("2-transformer/L5.3-lab.html", "a.chunk-reference[href$='#chunk-mha-example']", "QUERY"),
+        (TESTS, "a.chunk-reference[href$='#chunk-hand-layer']", "EncoderLayer"),
         (L53, "a.term", ""),
     ],
 )
@@ -350,7 +348,7 @@ def test_without_scripts_links_work_and_no_button_is_dead(scriptless):
     tab.click("a.chunk-reference[href='#chunk-split-heads']")
     assert "split-heads" in tab.wait(LANDED)
     tab.click(".md-footer__link--next")
-    assert tab.path.startswith("2-transformer/L5.4")
+    assert tab.path == LAB
 
 
 PAPER = """
@@ -402,15 +400,49 @@ def test_heat_maps_follow_the_theme(tab):
     assert colours[0] != colours[1]
 
 
+def test_an_answer_is_checked(tab):
+    from selenium.webdriver.common.keys import Keys
+
+    tab.open(LAB)
+    tab.js("arguments[0].focus()", tab.find(".ask input"))
+    right = tab.js("return document.querySelector('.ask').dataset.answer")
+    rounded, off = f"{float(right):.3f}", f"{float(right) + 0.01:.3f}".replace(".", ",")
+    verdict = "document.querySelector('.ask output').textContent"
+    for typed, said in [(off, "Not yet"), ("much", "That isn't"), (rounded, "Right")]:
+        tab.press(typed, Keys.ENTER)
+        assert tab.wait(verdict).startswith(said)
+        tab.press(Keys.BACKSPACE * len(typed))
+        assert tab.js(f"return {verdict}") == ""
+    tab.press("1/18", Keys.TAB, Keys.SPACE)  # 0.0556, and 0.0558 is asked for to three places
+    assert tab.wait(verdict) == "Right."
+    assert tab.js("return document.querySelector('.ask output').role ?? 'status'") == "status"
+
+
+def test_without_scripts_an_answer_can_still_be_seen(scriptless):
+    scriptless.open(LAB)
+    assert not scriptless.js("return document.querySelector('.ask input').checkVisibility()")
+    scriptless.click(".ask summary")
+    assert scriptless.js("return document.querySelector('.ask details p').checkVisibility()")
+
+
+def test_what_is_folded_is_open_while_the_page_is_printed(tab):
+    tab.open(LAB)
+    folds = "document.querySelectorAll('article details{}').length"
+    every = tab.js(f"return {folds.format('')}")
+    for event, open_ones in [("beforeprint", every), ("afterprint", 0)]:
+        tab.js("window.dispatchEvent(new Event(arguments[0]))", event)
+        assert tab.js(f"return {folds.format('[open]')}") == open_ones
+    assert every > 5
+
+
 @pytest.mark.parametrize("tab", ["http"], indirect=True)  # from a disk a link opens the file
-@pytest.mark.parametrize("ending", ["py", "ipynb"])
-def test_a_lab_can_be_downloaded(tab, tmp_path, ending):
+def test_a_notebook_can_be_downloaded(tab, tmp_path):
     tab.driver.execute_cdp_cmd(
         "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
     )
     tab.open(LAB)
-    tab.click(f".lab-downloads a[href$='.{ending}']")
-    (there,) = (tab.site / "labs").glob(f"L5.3*.{ending}")
+    tab.click(".beside a[download]")
+    there = (tab.site / LAB).with_suffix(".ipynb")
     saved = tmp_path / there.name
     end = time.monotonic() + 20
     while not (saved.exists() and saved.read_bytes() == there.read_bytes()):

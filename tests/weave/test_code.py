@@ -46,8 +46,8 @@ pass
 
 
 def test_captions_name_chunk_files_and_part(weave):
-    html, faults = weave(BOOK)
-    assert not faults
+    html, wrong = weave(BOOK)
+    assert not wrong
     assert 'id="chunk-mha"' in html
     assert 'id="chunk-split"' in html
     assert 'id="chunk-split-2"' in html
@@ -124,8 +124,8 @@ def test_a_page_that_is_no_chapter_passes_unchanged(weave):
 
 
 def test_whatever_a_page_shows_of_a_block_is_where_links_to_it_lead(weave):
-    html, faults = weave({"a.md": ANCHORED})
-    assert not faults
+    html, wrong = weave({"a.md": ANCHORED})
+    assert not wrong
     page = current().pages["a.md"]
     ids = re.findall(r' id="([^"]+)"', html)
     assert sorted(ids) == sorted(page.anchors.values())
@@ -137,12 +137,12 @@ def test_whatever_a_page_shows_of_a_block_is_where_links_to_it_lead(weave):
 def test_pages_of_notebooks_have_the_address_that_mkdocs_gives_them(weave):
     weave(BOOK)
     index = current()
-    assert index.href("a/b.md", Place("labs/c.py", "x")) == "../labs/c.html#x"
+    assert index.href("a/b.md", Place("c/d.py", "x")) == "../c/d.html#x"
     assert index.href("", Place("code/c.py.md", "")) == "code/c.py.html"
 
 
 def test_variants_say_what_is_removed_and_added(weave):
-    html, faults = weave(
+    html, wrong = weave(
         {
             "a.md": """\
 ```python {#merge file=m.py}
@@ -158,7 +158,7 @@ y = 2
 """
         }
     )
-    assert not faults
+    assert not wrong
     variant = html[html.index('id="patch-s01"') :]
     assert "s01 · a variant of merge, no part of the program" in plain(variant)
     lines = re.findall(r"<(span|del|ins)>(.*?)</\1>", variant, re.DOTALL)
@@ -184,8 +184,8 @@ def test_sessions_show_what_their_commands_print(weave, monkeypatch):
         return [f"{text}{files} <printed>\n" for text, files in blocks]
 
     monkeypatch.setattr(sessions, "transcripts", transcripts)
-    html, faults = weave({"a.md": SESSION})
-    assert not faults
+    html, wrong = weave({"a.md": SESSION})
+    assert not wrong
     assert asked == [os.getcwd()]
     assert "$ ol a\n <printed>\n" in plain(html)
     assert "$ ol b  # <c>\nf <printed>\n" in plain(html)
@@ -199,16 +199,16 @@ def test_sessions_show_what_their_commands_print(weave, monkeypatch):
         (" workspace=gone", "$ ol", 3, "workspace=gone: there is no such folder"),
     ],
 )
-def test_sessions_that_cannot_be_run_are_faults(weave, opener, commands, line, message):
-    _, faults = weave({"a.md": f"# A\n\n```console {{.session{opener}}}\n{commands}\n```\n"})
-    assert faults == [f"book/a.md:{line}: a session failed: {message}"]
+def test_sessions_that_cannot_be_run_are_reported(weave, opener, commands, line, message):
+    _, wrong = weave({"a.md": f"# A\n\n```console {{.session{opener}}}\n{commands}\n```\n"})
+    assert wrong == [f"book/a.md:{line}: a session failed: {message}"]
 
 
-def test_a_session_that_fails_is_a_fault_at_its_command(weave, monkeypatch):
+def test_a_session_that_fails_is_reported_at_its_command(weave, monkeypatch):
     def transcripts(blocks, root):
         raise ValueError("ol b  # <c>: status 2")
 
     monkeypatch.setattr(sessions, "transcripts", transcripts)
-    html, faults = weave({"a.md": SESSION})
-    assert faults == ["book/a.md:8: a session failed: ol b  # <c>: status 2"]
+    html, wrong = weave({"a.md": SESSION})
+    assert wrong == ["book/a.md:8: a session failed: ol b  # <c>: status 2"]
     assert "$ ol a\n" in plain(html)

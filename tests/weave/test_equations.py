@@ -7,7 +7,7 @@ from tests.weave.books import plain
 
 
 def test_equations_are_numbered_and_linked(weave):
-    html, faults = weave(
+    html, wrong = weave(
         {
             "a.md": "$$ b \\label{eq:other} $$\n",
             "b.md": """\
@@ -26,7 +26,7 @@ y = 1  # eq. heads
 """,
         }
     )
-    assert not faults
+    assert not wrong
     assert '<a href="#eq-heads">eq. (2)</a>' in html
     assert '<a href="a.md#eq-other">eq. (1)</a>' in html
     assert html.index('id="eq-first"') < html.index('id="eq-heads"')
@@ -36,8 +36,8 @@ y = 1  # eq. heads
 
 def test_dollars_in_code_prices_and_comments_are_no_formulas(weave):
     text = "`$x$` costs $5 or $6, \\$7$ and <!-- $\\nonsense$ --> ``a ` $b$``\n"
-    html, faults = weave({"a.md": text})
-    assert not faults
+    html, wrong = weave({"a.md": text})
+    assert not wrong
     assert "<math" not in html
     assert "$x$" in html
     assert "$7$" in plain(html).replace("&#36;", "$")
@@ -72,8 +72,8 @@ def test_in_a_table_a_long_path_may_be_broken_and_two_words_are_not(weave):
 
 
 def test_formulas_in_tables_may_hold_bars(weave):
-    html, faults = weave({"a.md": "| a | b |\n|---|---|\n| $|x|$ | $y$ |\n"})
-    assert not faults
+    html, wrong = weave({"a.md": "| a | b |\n|---|---|\n| $|x|$ | $y$ |\n"})
+    assert not wrong
     assert html.count("<td>") == 2
 
 
@@ -93,7 +93,7 @@ def test_formulas_in_tables_may_hold_bars(weave):
         ("\n```python {#a file=a.py}\nx = 1\ny = 2  # eq. gone\n```\n", 4, "no equation of this"),
     ],
 )
-def test_faults_of_equations_name_their_line(weave, text, line, message):
-    _, faults = weave({"a.md": text})
-    assert len(faults) == 1
-    assert faults[0].startswith(f"book/a.md:{line}: {message}")
+def test_diagnostics_of_equations_name_their_line(weave, text, line, message):
+    _, wrong = weave({"a.md": text})
+    assert len(wrong) == 1
+    assert wrong[0].startswith(f"book/a.md:{line}: {message}")

@@ -10,10 +10,10 @@ from weave.model.index import current
 
 
 def test_overview_derives_who_uses_a_chapter(weave):
-    html, faults = weave(
+    html, wrong = weave(
         {"b.md": FACTS.format("L2", "b.py", '"L1"'), "a.md": FACTS.format("L1", "a.py", "")}
     )
-    assert not faults
+    assert not wrong
     table = html[html.index("<table") : html.index("</table>")]
     assert '<a href="b.html">L2 Title of L2</a>' in table
     assert '<span class="planned">L9.9 (planned)</span>' in table
@@ -34,13 +34,13 @@ caught_by = ["test_it", "test_gone"]
 """
 
 
-def test_pitfalls_name_their_tests_and_an_unknown_one_is_a_fault(weave):
+def test_pitfalls_name_their_tests_and_an_unknown_one_is_reported(weave):
     chapter = FACTS.format("L1", "a.py", "") + PITFALL
-    html, faults = weave({"a.md": chapter})
+    html, wrong = weave({"a.md": chapter})
     line = chapter.split("\n").index("```toml {.pitfall file=chapters.toml}") + 1
     table = chapter.split("\n").index("``` {.pitfalls}") + 1
     missing = "no block of the book defines the test test_gone"
-    assert faults == [f"book/a.md:{table}: {missing}", f"book/a.md:{line}: {missing}"]
+    assert wrong == [f"book/a.md:{table}: {missing}", f"book/a.md:{line}: {missing}"]
     assert html.count('<a href="#chunk-test-L1"><code>test_it</code></a>') == 2
     assert "merging by <code>reshape</code>" in html
 
@@ -55,23 +55,23 @@ caught_by = ["test_it"]
 """
 
 
-def test_faults_without_a_hint_are_not_in_the_table_of_pitfalls(weave):
+def test_mutants_without_a_hint_are_not_in_the_table_of_pitfalls(weave):
     chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "") + HONEST
-    html, faults = weave({"a.md": chapter})
-    assert not faults
+    html, wrong = weave({"a.md": chapter})
+    assert not wrong
     assert "positions mix" in html
     assert "not for readers" not in html
 
 
 def test_map_draws_chapters_needs_and_planned_ones(weave):
-    html, faults = weave(
+    html, wrong = weave(
         {
             "2-transformer/a.md": FACTS.format("L1", "a.py", ""),
             "2-transformer/b.md": FACTS.format("L2", "b.py", '"L1"'),
             "index.md": "# Book\n\n``` {.map}\n```\n",
         }
     )
-    assert not faults
+    assert not wrong
     assert '<a href="2-transformer/a.html">' in html
     assert "stroke-dasharray" in html[html.index("<svg") : html.index("</svg>")]
     assert html.count("<li>") == 2
@@ -80,10 +80,10 @@ def test_map_draws_chapters_needs_and_planned_ones(weave):
     assert len(re.findall(r'<path d="M[^"]*C', html)) == 2
 
 
-def test_broken_toml_is_a_fault_at_its_line(weave):
-    _, faults = weave({"a.md": "# A\n\n```toml {.chapter file=c.toml}\na = 1\n[oops\n```\n"})
-    assert len(faults) == 1
-    assert faults[0].startswith("book/a.md:5: this block is not TOML")
+def test_broken_toml_is_reported_at_its_line(weave):
+    _, wrong = weave({"a.md": "# A\n\n```toml {.chapter file=c.toml}\na = 1\n[oops\n```\n"})
+    assert len(wrong) == 1
+    assert wrong[0].startswith("book/a.md:5: this block is not TOML")
 
 
 HEADER = """\
@@ -120,19 +120,19 @@ HEADER = """\
         ('summary = "$\\\\nonsense$"', 5, "bad TeX"),
     ],
 )
-def test_header_facts_of_another_kind_are_faults_at_their_line(weave, facts, line, message):
-    html, faults = weave({"a.md": HEADER.format(facts)})
-    assert len(faults) == 1
-    assert faults[0].startswith(f"book/a.md:{line}: {message}")
+def test_header_facts_of_another_kind_are_reported_at_their_line(weave, facts, line, message):
+    html, wrong = weave({"a.md": HEADER.format(facts)})
+    assert len(wrong) == 1
+    assert wrong[0].startswith(f"book/a.md:{line}: {message}")
     assert "<svg" in html
 
 
-def test_a_block_that_is_no_table_is_a_fault(weave):
-    _, faults = weave({"a.md": '# A\n\n```toml {.chapter file=c.toml}\n\ntitle = "x"\n```\n'})
-    assert faults == ["book/a.md:5: title must be a table"]
+def test_a_block_that_is_no_table_is_reported(weave):
+    _, wrong = weave({"a.md": '# A\n\n```toml {.chapter file=c.toml}\n\ntitle = "x"\n```\n'})
+    assert wrong == ["book/a.md:5: title must be a table"]
 
 
-def test_needs_in_a_circle_are_a_fault_with_its_way(weave):
+def test_needs_in_a_circle_are_reported_with_its_way(weave):
     texts = {
         f"{c}.md": HEADER.format(f'needs = ["{n}"]').replace('"A"', f'"{c}"', 1)
         for c, n in ("AB", "BC", "CB")
@@ -140,7 +140,7 @@ def test_needs_in_a_circle_are_a_fault_with_its_way(weave):
     assert weave(texts)[1] == ["book/B.md:5: needs go in a circle: B needs C needs B"]
 
 
-def test_facts_that_stand_twice_or_on_another_page_are_faults(weave):
+def test_facts_that_stand_twice_or_on_another_page_are_reported(weave):
     chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "")
     second = "# B\n\n```toml {.chapter file=chapters.toml}\n[L1]\n```\n"
     third = "# C\n\n```toml {.chapter file=chapters.toml}\n[L3]\n```\n\n"
@@ -154,7 +154,7 @@ def test_facts_that_stand_twice_or_on_another_page_are_faults(weave):
     ]
 
 
-def test_chapters_are_read_after_those_that_they_need_and_before_their_labs_and_tests(weave):
+def test_chapters_are_read_after_those_that_they_need_and_before_what_belongs_to_them(weave):
     texts = {"index.md": "# Book\n", "reference/a.md": "# Words\n", "workshop/a.md": "# Tools\n"}
     texts |= {
         f"5-x/{n}.md": FACTS.format(n, n, needs)

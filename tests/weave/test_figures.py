@@ -23,8 +23,8 @@ from weave.figures import heat_map
 
 
 def test_figures_are_run_and_described(weave):
-    html, faults = weave({"a.md": FIGURE.format("figure = heat_map([[1.0, 2.0]])")})
-    assert not faults
+    html, wrong = weave({"a.md": FIGURE.format("figure = heat_map([[1.0, 2.0]])")})
+    assert not wrong
     assert '<figure id="fig-one">' in html
     assert 'role="img" aria-labelledby="fig-one-t fig-one-d"' in html
     assert '<desc id="fig-one-d">One &amp; two</desc>' in html
@@ -40,16 +40,16 @@ def test_figures_are_run_and_described(weave):
         ("figure = heat_map([[1", 7, "SyntaxError"),
         ("figure = 3", 5, "TypeError: the block must assign"),
         ("import warnings\nwarnings.warn('old')", 8, "UserWarning: old"),
-        ("import os\nos._exit(3)", 5, "the process that draws it ended with 3"),
+        ("import os\nos._exit(3)", 5, "the process that runs it ended with 3"),
         ("figure = '<svg'", 5, "ParseError: unclosed token"),
         ("figure = '<svg>\\ud800</svg>'", 5, "UnicodeEncodeError"),
         ("x = '\0'", 5, "SyntaxError"),
     ],
 )
-def test_a_figure_that_fails_is_a_fault_at_its_line(weave, code, line, message):
-    _, faults = weave({"a.md": FIGURE.format(code)})
-    assert len(faults) == 1
-    assert faults[0].startswith(f"book/a.md:{line}: {message}")
+def test_a_figure_that_fails_is_reported_at_its_line(weave, code, line, message):
+    _, wrong = weave({"a.md": FIGURE.format(code)})
+    assert len(wrong) == 1
+    assert wrong[0].startswith(f"book/a.md:{line}: {message}")
 
 
 def test_a_figure_that_ends_its_process_leaves_the_others(weave):
@@ -58,8 +58,8 @@ def test_a_figure_that_ends_its_process_leaves_the_others(weave):
         "b.md": FIGURE.format("figure = '<svg/>'"),
     }
     book["b.md"] = book["b.md"].replace("fig-one", "fig-two").replace("fig. one", "fig. two")
-    html, faults = weave(book)
-    assert not faults
+    html, wrong = weave(book)
+    assert not wrong
     assert "<svg" in html
 
 
@@ -81,18 +81,18 @@ def test_what_a_figure_s_processes_print_does_no_harm(weave):
     ],
 )
 def test_a_figure_has_a_name_of_its_own_and_words(weave, opener, line, message):
-    _, faults = weave({"a.md": f"# A\n\n```python {{.figure {opener}}}\nfigure = '<svg/>'\n```\n"})
-    assert faults == [f"book/a.md:{line}: {message}"]
+    _, wrong = weave({"a.md": f"# A\n\n```python {{.figure {opener}}}\nfigure = '<svg/>'\n```\n"})
+    assert wrong == [f"book/a.md:{line}: {message}"]
 
 
-def test_a_figure_of_a_book_with_faults_elsewhere_is_drawn(weave):
+def test_a_figure_of_a_book_that_is_wrong_elsewhere_is_drawn(weave):
     chain = "".join(f"```python {{#c{n}}}\n«c{n + 1}»\n```\n\n" for n in range(1200))
     text = FIGURE.format("«c0»") + "\n" + chain + "```python {#c1200}\nfigure = '<svg/>'\n```\n"
-    html, faults = weave(
+    html, wrong = weave(
         {"b.md": noweb("# B\n\n```python {#b}\n«gone»\n```\n"), "a.md": noweb(text)}
     )
-    assert len(faults) == 1
-    assert faults[0].startswith("book/b.md:4: chunk 'gone' is undefined")
+    assert len(wrong) == 1
+    assert wrong[0].startswith("book/b.md:4: chunk 'gone' is undefined")
     assert "<svg" in html
 
 

@@ -64,8 +64,8 @@ ODD = [
 
 @pytest.mark.parametrize("target", ODD)
 def test_a_file_of_any_name_has_a_page_and_links_to_it(weave, target):
-    html, faults = weave({"a.md": f"# A\n\n```text {{#a file='{target}'}}\nx\n```\n"})
-    assert not faults
+    html, wrong = weave({"a.md": f"# A\n\n```text {{#a file='{target}'}}\nx\n```\n"})
+    assert not wrong
     heading = re.search("<h1>(.*?)</h1>", shown(f"code/{target}.md"))[1]
     assert unescape(heading) == target
     href = unescape(re.search('href="(code/[^"#]*)#', html)[1])

@@ -8,8 +8,8 @@ from weave.model.index import current
 
 
 def test_a_block_says_where_in_the_program_it_stands(weave):
-    html, faults = weave(PROGRAM)
-    assert not faults
+    html, wrong = weave(PROGRAM)
+    assert not wrong
     text = plain(html)
     assert "work · p/b.py · in class Derived" in text
     assert "deep · p/b.py · in Derived.work.inner" in text
@@ -50,12 +50,12 @@ def test_what_builds_the_module_can_be_hidden_and_no_more(weave):
     assert html.count('class="hide-implementation"') == 1
 
 
-def test_a_program_with_faults_is_not_guessed_at(weave):
-    html, faults = weave(
+def test_a_program_that_is_wrong_is_not_guessed_at(weave):
+    html, wrong = weave(
         {"a.md": "```python {#a file=a.py}\n«gone»\n```\n".replace("«", "<<").replace("»", ">>")}
     )
-    assert len(faults) == 1
-    assert faults[0].startswith("book/a.md:2: ")
-    assert "gone" in faults[0]
+    assert len(wrong) == 1
+    assert wrong[0].startswith("book/a.md:2: ")
+    assert "gone" in wrong[0]
     assert not current().program.modules
     assert html.count('class="chunk"') == 1

@@ -34,8 +34,8 @@ key (keys)
 
 def test_terms_get_a_tooltip_at_their_first_place(weave):
     text = "# Masks and a mask\n\nTwo Causal masks, *a mask*; a mask, `d_model`, key. <b>mask</b>\n"
-    html, faults = weave({"reference/glossary.md": GLOSSARY, "a.md": text})
-    assert not faults
+    html, wrong = weave({"reference/glossary.md": GLOSSARY, "a.md": text})
+    assert not wrong
     links = re.findall(r'<a class="term" data-tip="([^"]+)" href="([^"]+)">(.*?)</a>', html)
     assert [word for _, _, word in links] == ["Causal masks", "mask", "<code>d_model</code>"]
     assert links[0][0] == "A mask by which a position reads earlier positions only."
@@ -49,7 +49,7 @@ def test_terms_of_a_part_are_marked_in_that_part_only(weave):
     assert 'data-tip="What is compared with queries."' in html
 
 
-def test_a_word_that_stands_twice_in_the_glossary_is_a_fault(weave):
+def test_a_word_that_stands_twice_in_the_glossary_is_reported(weave):
     text = GLOSSARY + "\nmask\n:   Again.\n\nhead (Keys, heads)\n:   A part.\n"
     assert weave({"reference/glossary.md": text})[1] == [
         "book/reference/glossary.md:18: the glossary has two entries mask",
@@ -80,15 +80,6 @@ def test_the_search_knows_headings_prose_blocks_and_names(weave):
     assert ["method", "Derived.work", "1-top/b.html#chunk-work", "p/b.py", ""] in entries
 
 
-def test_the_search_takes_pages_of_other_tools_from_their_html():
-    html = (
-        '<p>before</p><h2 class="x" id="two">Two<a class="headerlink">#</a></h2><pre>no</pre>text'
-    )
-    page = search.page_of_html("lab.ipynb", "Lab", html)
-    found = [(s.anchor, s.title, " ".join(s.words)) for s in page.sections]
-    assert found == [("", "Lab", "before"), ("two", "Two", "text")]
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -111,8 +102,8 @@ def test_links_are_found_however_they_are_written(weave, caplog, text):
     assert not caplog.records
     links.check(current(), ())
     line = next(n for n, row in enumerate(text.split("\n"), 1) if "b.md" in row)
-    (fault,) = [record.getMessage() for record in caplog.records]
-    assert fault.startswith(f"book/a.md:{line}: the link to b.md is dead: ")
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"book/a.md:{line}: the link to b.md is dead: ")
 
 
 def test_links_in_code_and_to_odd_names_are_not_dead(weave, caplog):
@@ -122,24 +113,24 @@ def test_links_in_code_and_to_odd_names_are_not_dead(weave, caplog):
     assert not caplog.records
 
 
-def test_a_heading_with_the_id_of_a_block_is_a_fault(weave):
+def test_a_heading_with_the_id_of_a_block_is_reported(weave):
     text = "# A\n\n```python {#a file=a.py}\nx = 1\n```\n\n## Chunk a\n"
     weave({"a.md": text})
     Markdown(extensions=[*EXTENSIONS, "toc"]).convert(text)
-    assert [(at, message) for _, at, message in current().faults] == [
+    assert [(at, message) for _, at, message in current().diagnostics] == [
         (3, "a heading of this page has the id chunk-a too")
     ]
 
 
-def test_a_fault_is_said_once(weave):
+def test_a_diagnostic_is_said_once(weave):
     text = "[eq. a](#eq-a), [eq. a](#eq-a)\n[eq. a](#eq-a)\n"
-    assert [fault.partition(": ")[0] for fault in weave({"a.md": text})[1]] == [
+    assert [said.partition(": ")[0] for said in weave({"a.md": text})[1]] == [
         "book/a.md:1",
         "book/a.md:2",
     ]
 
 
-def test_a_picture_without_words_is_a_fault(weave):
+def test_a_picture_without_words_is_reported(weave):
     assert weave({"a.md": "\n![](a.png) ![a](a.png)\n"})[1] == [
         "book/a.md:2: the image a.png has no alt text"
     ]
@@ -153,19 +144,19 @@ def test_lines_are_those_of_the_chapter_whatever_stands_at_its_head(weave, head)
 
     text = head + "# A\n\n```python {#a file=a.py}\nx = 1\ry = '\x03'\n```\n\n$\\nonsense$\n"
     weave({"a.md": text})
-    current().faults.clear()
+    current().diagnostics.clear()
     given, _ = get_data(text.replace("\r", "\n"))
     html = Markdown(extensions=EXTENSIONS).convert(given)
     line = text[: text.index("$")].count("\n") + 1
-    assert [(path, at) for path, at, _ in current().faults] == [("book/a.md", line)]
+    assert [(path, at) for path, at, _ in current().diagnostics] == [("book/a.md", line)]
     assert "title: A" not in html
     assert "x = 1␍y = '␃'" in plain(html)
     assert html.count("x = ") == 1
 
 
-def test_two_chapters_of_one_text_are_a_fault(weave):
-    _, faults = weave({"c.md": "", "d.md": "", "a.md": "# A\n", "b.md": "# A\n"})
-    assert faults == ["book/b.md:1: has the same text as a.md; the two cannot be told apart"]
+def test_two_chapters_of_one_text_are_reported(weave):
+    _, wrong = weave({"c.md": "", "d.md": "", "a.md": "# A\n", "b.md": "# A\n"})
+    assert wrong == ["book/b.md:1: has the same text as a.md; the two cannot be told apart"]
 
 
 @pytest.mark.parametrize(

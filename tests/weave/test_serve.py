@@ -79,8 +79,8 @@ def test_work_that_was_overtaken_is_left_out(news):
 
 def test_what_is_known_needs_no_work(news):
     work = later.Work()
-    work.begin("lab", "1", lambda: 1 / 0, known=["kept"])
-    assert work.result("lab") == (["kept"], True)
+    work.begin("page", "1", lambda: 1 / 0, known=["kept"])
+    assert work.result("page") == (["kept"], True)
 
 
 def test_what_came_before_the_server_watches_is_told_to_it(tmp_path, monkeypatch):
@@ -180,8 +180,8 @@ EDITS = {
     "a block before others": {L52: ("\n## ", "\n```python {#new}\nx = 1\n```\n\n## ")},
     "a term": {"reference/glossary.md": ("\n:   ", "\n:   Said otherwise: ")},
     "a label": {L53: ("\\label{eq:", "\\label{eq:new-")},
-    "a fault": {L53: ("\n## ", "\n```python {#bad}\n<<" + "gone>>\n```\n\n## ")},
-    "no fault any more": {L53: ("<<" + "gone>>", "pass")},
+    "a diagnostic": {L53: ("\n## ", "\n```python {#bad}\n<<" + "gone>>\n```\n\n## ")},
+    "no diagnostic any more": {L53: ("<<" + "gone>>", "pass")},
 }
 
 

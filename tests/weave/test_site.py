@@ -53,7 +53,7 @@ figure = "<svg xmlns='http://www.w3.org/2000/svg'><text>it {} come</text></svg>"
 
 
 @pytest.mark.slow
-def test_serving_starts_with_faults_and_changes_code_and_page_together(tmp_path, config):
+def test_serving_starts_with_diagnostics_and_changes_code_and_page_together(tmp_path, config):
     text = SMALL["2-transformer/L5.3-mha.md"] + DRAWN
     faulty = text.replace("x = 1", noweb("«gone»"))
     config({**SMALL, "2-transformer/L5.3-mha.md": faulty})  # writes the book
@@ -113,7 +113,7 @@ def test_serving_starts_with_faults_and_changes_code_and_page_together(tmp_path,
         "```python {.figure #fig-a alt='a'}\n1 / 0\n```\n",
     ],
 )
-def test_a_fault_fails_the_build(site, text):
+def test_what_is_wrong_fails_the_build(site, text):
     from mkdocs.exceptions import Abort
 
     with pytest.raises(Abort):
@@ -121,7 +121,7 @@ def test_a_fault_fails_the_build(site, text):
 
 
 @pytest.mark.slow
-def test_a_chapter_that_cannot_be_read_is_a_fault_like_others(tmp_path, config, caplog):
+def test_a_chapter_that_cannot_be_read_is_reported_like_others(tmp_path, config, caplog):
     from mkdocs.commands.build import build
     from mkdocs.exceptions import Abort
 
@@ -136,7 +136,7 @@ def test_a_chapter_that_cannot_be_read_is_a_fault_like_others(tmp_path, config, 
 
 
 @pytest.mark.slow
-def test_a_chapter_that_mkdocs_leaves_out_is_a_fault(site, caplog):
+def test_a_chapter_that_mkdocs_leaves_out_is_reported(site, caplog):
     from mkdocs.exceptions import Abort
 
     with pytest.raises(Abort):

@@ -75,7 +75,7 @@ def test_nothing_is_loaded_from_outside(site):
     ("path", "most"),
     [
         ("2-transformer/L5.3-multi-head-attention.html", 240),
-        ("labs/L5.3-multi-head-attention.html", 150),
+        ("2-transformer/L5.3-lab.html", 150),
     ],
 )
 def test_pages_are_light(site, path, most):
@@ -109,7 +109,7 @@ def test_without_a_browser_it_is_said_which_tests_are_left_out_and_why():
     assert done.returncode == 0, done.stdout
     said = done.stdout.partition("left out, not passed")[2]
     assert "for want of chromium (apt-get install chromium), chromedriver (apt-get" in said
-    for test in ("test_axe.py::test_axe_finds_nothing", "::test_a_lab_can_be_downloaded"):
+    for test in ("test_axe.py::test_axe_finds_nothing", "::test_a_notebook_can_be_downloaded"):
         assert test in said
     assert " deselected" in said
 

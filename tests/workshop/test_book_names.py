@@ -51,7 +51,7 @@ def spans_of(page):
             yield line, match[0].strip("`").strip()
 
 
-FOLDERS = re.compile(r"(?<![\w/.])(?:book|tinyllm|tests|weave|labs)/(?:[\w./-]*[\w/])?")
+FOLDERS = re.compile(r"(?<![\w/.])(?:book|tinyllm|tests|weave)/(?:[\w./-]*[\w/])?")
 MADE = {path for target in INDEX.book.targets for path in (target, *map(str, Path(target).parents))}
 
 

@@ -13,10 +13,12 @@ import pytest
 
 from weave.model.index import Index
 from weave.model.page import between
+from weave.run.outputs import cells, known, results
 
 ROOT = Path(__file__).resolve().parents[2]
 INDEX = Index(str(ROOT / "book"))
 MOST = 200
+SHOWN = re.compile(r"-?\b\d+(?:\.\d+)?(?:e[-+]?\d+)?\b")
 
 
 NOT_NUMBERS = re.compile(
@@ -52,7 +54,7 @@ def printed(pieces):
 
 
 def values_of(page):
-    """What the chapter's blocks of values compute: number, name, line of the block."""
+    """What the chapter's blocks of values compute and its cells show: number, name, line of the block."""
     names = {"__name__": "values"}
     for block in page.blocks:
         if "values" not in block.classes:
@@ -65,6 +67,11 @@ def values_of(page):
                 some = list(islice(numbers_in(value), MOST + 1))
                 if len(some) <= MOST:
                     yield from ((number, name, block.line) for number in some)
+    ran = cells(page) and (known(INDEX, page) or results(INDEX, page))
+    for block, result in zip(cells(page), ran, strict=False):
+        for _, text in result["shown"]:
+            for number in SHOWN.findall(re.sub("<[^>]*>", " ", text)):
+                yield Decimal(number), "a cell", block.line
 
 
 def numbers_in(value):
@@ -104,7 +111,7 @@ def fault(match, computed):
         distances.append((distance, f"{shown} ({name}, line {line})"))
     nearest = "; ".join(dict.fromkeys(text for _, text in sorted(distances)[:3]))
     text = match[0].removeprefix(match["before"] or "")
-    return f"{text} is printed, but no values block computes it. Nearest: {nearest or 'there are no values'}"
+    return f"{text} is printed, but neither a cell nor a values block computes it. Nearest: {nearest or 'there are no values'}"
 
 
 @pytest.mark.parametrize("page", sorted(INDEX.pages))

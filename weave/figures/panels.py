@@ -29,6 +29,10 @@ class Picture(str):
         picture.drawing = drawing
         return picture
 
+    def _repr_svg_(self) -> str:
+        """What notebooks, and cells of a page, show of it."""
+        return str(self)
+
 
 def beside(*pictures: Picture, title: str = "", arrows: Sequence[str] | None = None) -> Picture:
     """The pictures in a row, on one middle line; with `arrows`, one text for each gap, an arrow with it between two."""

@@ -12,13 +12,13 @@ PART = re.compile(r"^#+[^\n]*?\bPart (\d+)[^\n]*$", re.MULTILINE)
 
 
 class Meanings(dict[str, str]):
-    """Term -> meaning as plain words; `parts`: term -> the part of the book in which alone it means that; `faults`: line,
+    """Term -> meaning as plain words; `parts`: term -> the part of the book in which alone it means that; `diagnostics`: line,
     message."""
 
     def __init__(self) -> None:
         super().__init__()
         self.parts: dict[str, int] = {}
-        self.faults: list[tuple[int, str]] = []
+        self.diagnostics: list[tuple[int, str]] = []
 
     def of(self, part: int | None) -> dict[str, str]:
         """The terms that a chapter of this part means in this way."""
@@ -35,7 +35,7 @@ def read(text: str) -> tuple[Meanings, dict[str, str]]:
         name = term.casefold()
         line = text.count("\n", 0, found.start()) + 1
         if name in meanings:
-            meanings.faults.append((line, f"the glossary has two entries {term}"))
+            meanings.diagnostics.append((line, f"the glossary has two entries {term}"))
         for start, part in headings:
             if start < found.start():
                 meanings.parts[name] = part
@@ -43,7 +43,7 @@ def read(text: str) -> tuple[Meanings, dict[str, str]]:
         for form in (term, *others.removesuffix(")").split(", ")):
             other = forms.setdefault(form.casefold(), name) if form else name
             if other != name:
-                meanings.faults.append((line, f"{form} is a form of {other} already"))
+                meanings.diagnostics.append((line, f"{form} is a form of {other} already"))
     return meanings, forms
 
 

@@ -26,11 +26,11 @@ def checked(
     chapter: str, written: Any, block: Block
 ) -> tuple[dict[str, Any], list[tuple[int, str]]]:
     """Of one chapter's facts those whose values can be used, and what is wrong with the others: line, message."""
-    faults: list[tuple[int, str]] = []
+    diagnostics: list[tuple[int, str]] = []
 
     def kept(value: Any, kinds: Mapping[str, str], *way: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            faults.append((line(block, *way), f"{way[-1]} must be {TABLE}"))
+            diagnostics.append((line(block, *way), f"{way[-1]} must be {TABLE}"))
             return {}
         done = {}
         for key, one in value.items():
@@ -38,14 +38,14 @@ def checked(
             if kind is None or _fits(one, kind):
                 done[key] = one
             else:
-                faults.append((line(block, *way, key), f"{key} must be {kind}"))
+                diagnostics.append((line(block, *way, key), f"{key} must be {kind}"))
         return done
 
     table = kept(written, CHAPTER, chapter)
     if "mutants" in table:
         named = table["mutants"].items()
         table["mutants"] = {n: kept(m, MUTANT, chapter, "mutants", n) for n, m in named}
-    return table, faults
+    return table, diagnostics
 
 
 def _fits(value: Any, kind: str) -> bool:

@@ -12,7 +12,7 @@ import posixpath
 import re
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from weave.model.program import Program
 log = logging.getLogger("mkdocs.weave")  # below MkDocs' own, so that --strict counts the warnings
 
 REFERENCE = re.compile(r"(\\?)" + literate.book.REFERENCE.pattern)  # a backslash makes it text
-BESIDE = ("lab", "tests")  # what pages beside a chapter hold: L5.3-lab.md, L5.3-tests.md
 LABEL = re.compile(r"\\label\{eq:([^{}]+)\}")
 TEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 TITLE = re.compile(r"^# +(.+?)(?: *\{.*\})?$", re.MULTILINE)
@@ -49,7 +48,7 @@ class Index:
         self.common: object = None  # what goes into every page, once somebody asked
         # page -> what it asked by `test` and `defined`: by that it is known whether it would come out the same
         self.answers: defaultdict[str, dict[tuple[str, str], Place | None]] = defaultdict(dict)
-        self.faults: list[tuple[str, int, str]] = []  # path, line, what is wrong
+        self.diagnostics: list[tuple[str, int, str]] = []  # path, line, what is wrong
         self.book = literate.read.read_book([folder])
         self.pages: dict[str, Page] = {}
         self.facts: dict[str, dict[str, Any]] = {}  # chapter id -> its header facts and mutants
@@ -60,35 +59,33 @@ class Index:
         self.tests: dict[str, list[Place]] = {}
         self.users: dict[str, list[Block]] = {}  # name of a chunk -> the blocks that refer to it
         self._by_text: dict[str, Page] = {}
-        self.origins: dict[str, Sequence[tuple[str, int]]] = {}  # of adopted pages
         self._makes: dict[str, list[str]] | None = None
         self._made_of: dict[str, list[str]] = {}
         self._sources: dict[str, set[Block]] = {}
         for chapter in self.book.chapters:
             self._read(chapter)
+        for page in self.pages.values():
+            page.chapter = page.chapter or self._owner(page.path)
         for chapter_id, line, message in header.needs(self.facts, self.headers):
-            self.fault(self.page_of[chapter_id].path, line, message)
+            self.diagnose(self.page_of[chapter_id].path, line, message)
         self.program = Program(self.book)
         source = self.pages.get(GLOSSARY)
         self.terms, self.forms = glossary.read(source.text if source else "")
-        for line, message in self.terms.faults:
-            self.fault(GLOSSARY, line, message)
+        for line, message in self.terms.diagnostics:
+            self.diagnose(GLOSSARY, line, message)
         self.term_pattern = glossary.pattern(self.forms)
-        for fault in self.book.errors:
-            self.report(*fault)
+        for diagnostic in self.book.errors:
+            self.report(*diagnostic)
 
-    def fault(self, page: str, line: int, message: str) -> None:
+    def diagnose(self, page: str, line: int, message: str) -> None:
         """Say what is wrong and where; under `--strict` the build then fails, after all pages."""
-        path, at = os.path.join(self.folder, page), line
-        if page in self.origins:
-            path, at = self.origins[page][line - 1]
-        self.report(path, at, message)
+        self.report(os.path.join(self.folder, page), line, message)
 
     def report(self, path: str, line: int, message: str) -> None:
         """Say what is wrong in a chapter that is known by its file's path."""
-        if (path, line, message) in self.faults:
+        if (path, line, message) in self.diagnostics:
             return
-        self.faults.append((path, line, message))
+        self.diagnostics.append((path, line, message))
         log.warning("%s:%d: %s", path, line, message)
 
     def page(self, text: str) -> Page | None:
@@ -105,14 +102,6 @@ class Index:
             made = literate.read.add_chapter(literate.book.Book(), path, path, text)
             page = Page(path, text, made.blocks, title=TITLE.findall(text)[0], generated=True)
             self.pages[path] = self._by_text[_plain(text)] = page
-
-    def adopt(self, path: str, text: str, origins: Sequence[tuple[str, int]]) -> None:
-        """Take in a page that was made of lines of chapters, such as a lab, and that the weaver is to treat as one of them.
-
-        `origins` has the chapter and line behind each of its lines, where its faults are reported.
-        """
-        self.origins[path] = origins
-        self._read(literate.read.add_chapter(literate.book.Book(), path, path, text))
 
     def href(self, page: str, place: Place) -> str:
         """The address of a place, as a link on `page` has it."""
@@ -171,30 +160,23 @@ class Index:
         found = self.answers[page]["defined", name] = self.place(meant.block) if meant else None
         return found
 
-    def is_beside(self, path: str) -> bool:
-        """Whether a page is a chapter's lab or its tests: the chapter leads there, the contents don't."""
-        chapter, _, kind = posixpath.basename(path).removesuffix(".md").rpartition("-")
-        return kind in BESIDE and chapter in self.facts
-
     def reading_order(self) -> list[str]:
         """The paths of all pages as they are read: the front page, then folder by folder, in each a chapter behind those that it
-        needs, and its lab and tests behind it; what is to be looked up comes last."""
+        needs, and behind it what belongs to it; what is to be looked up comes last."""
         order: list[str] = []
         seen: set[str] = set()
 
         def read(path: str) -> None:
+            chapter, folder = self.pages[path].chapter, posixpath.dirname(path)
+            path = self.page_of[chapter].path if chapter else path
             if path in seen:
                 return
             seen.add(path)
-            folder, chapter = posixpath.dirname(path), self.pages[path].chapter
             facts = self.facts.get(chapter, {})
             for need in [*facts.get("needs", ()), *facts.get("test_needs", ())]:
                 if need in self.page_of and posixpath.dirname(self.page_of[need].path) == folder:
                     read(self.page_of[need].path)
-            order.append(path)
-            for beside in (posixpath.join(folder, f"{chapter}-{kind}.md") for kind in BESIDE):
-                if chapter and beside in self.pages:
-                    read(beside)
+            order.extend([path, *self.companions(chapter)])
 
         for path in sorted(
             self.pages, key=lambda path: ("/" in path, path.startswith("reference/"), path)
@@ -202,20 +184,38 @@ class Index:
             read(path)
         return order
 
+    def companions(self, chapter: str) -> list[str]:
+        """The paths of the pages that belong to a chapter: its lab, its tests."""
+        own = (page for page in self.pages.values() if chapter and page.chapter == chapter)
+        return sorted(page.path for page in own if page is not self.page_of[chapter])
+
+    def _owner(self, path: str) -> str:
+        """The chapter whose id a page's file begins with, L5.3 of L5.3-tests.md; "" where there is none."""
+        folder, name = posixpath.split(path)
+        owners = [
+            chapter
+            for chapter, page in self.page_of.items()
+            if name.startswith(f"{chapter}-") and posixpath.dirname(page.path) == folder
+        ]
+        return max(owners, key=len, default="")
+
     def used_by(self, chapter: str) -> list[str]:
         """The chapters that need this one: those in the book, then those planned."""
         written = [other for other, facts in self.facts.items() if chapter in facts["needs"]]
         planned = self.facts[chapter].get("used_by_planned", [])
         return written + [other for other in planned if other not in written]
 
-    def body(self, block: Block) -> str:
+    def pieces(self, block: Block) -> list[literate.expand.Piece]:
         """A block's code with the chunks that it refers to in their places; as it is written where that cannot be."""
         items = {**self.book.items, "": literate.book.split_items(block, self.book.chunks)}
         try:
-            pieces = literate.expand.expand_items(self.book, "", items)
+            return literate.expand.expand_items(self.book, "", items)
         except (KeyError, OverflowError):  # a chunk that is not there, or one that contains itself
-            return str(block.body)
-        return literate.expand.text_of(pieces)
+            return [literate.expand.Piece(block.body, block, 0, "", None)]
+
+    def body(self, block: Block) -> str:
+        """The text of `pieces`."""
+        return literate.expand.text_of(self.pieces(block))
 
     def _reached(self, root: str) -> list[str]:
         """A chunk and all that it refers to, directly or not."""
@@ -236,7 +236,7 @@ class Index:
         plain = _plain(page.text)
         if plain and plain in self._by_text:
             same = f"has the same text as {self._by_text[plain].path}; the two cannot be told apart"
-            self.fault(page.path, 1, same)
+            self.diagnose(page.path, 1, same)
         self.pages[page.path] = self._by_text[plain] = page
         seen: Counter[str] = Counter()
         for block in page.blocks:
@@ -248,7 +248,7 @@ class Index:
                 self._note(block, Place(page.path, anchor))
             if "figure" in block.classes and block.name:
                 if block.name in page.figures:
-                    self.fault(page.path, block.line, f"there are two figures {block.name}")
+                    self.diagnose(page.path, block.line, f"there are two figures {block.name}")
                 page.figures.setdefault(block.name, len(page.figures) + 1)
             if FACTS & set(block.classes):
                 self._gather(page, block)
@@ -272,10 +272,10 @@ class Index:
             for line, match in prose.found(lines, first):
                 for label in LABEL.findall(match["display"] or ""):
                     if label in page.equations:
-                        self.fault(page.path, line, f"there are two equations eq:{label}")
+                        self.diagnose(page.path, line, f"there are two equations eq:{label}")
                     if not WORD.fullmatch(label):
                         wrong = f"a label consists of letters, digits, - and _, unlike eq:{label}"
-                        self.fault(page.path, line, wrong)
+                        self.diagnose(page.path, line, wrong)
                     page.equations.setdefault(label, len(page.equations) + 1)
 
     def _gather(self, page: Page, block: Block) -> None:
@@ -284,15 +284,15 @@ class Index:
         except tomllib.TOMLDecodeError as error:
             message, _, at = str(error).partition(" (at line ")
             line = int(at.partition(",")[0]) if at[:1].isdigit() else 0
-            self.fault(page.path, block.line + line, f"this block is not TOML: {message}")
+            self.diagnose(page.path, block.line + line, f"this block is not TOML: {message}")
             return
         if len(tables) != 1:
             wrong = f"a block has the facts of one chapter, and this one of {len(tables)}"
-            self.fault(page.path, block.line, wrong)
+            self.diagnose(page.path, block.line, wrong)
         for chapter, written in tables.items():
-            table, faults = header.checked(chapter, written, block)
-            for line, message in faults:
-                self.fault(page.path, line, message)
+            table, diagnostics = header.checked(chapter, written, block)
+            for line, message in diagnostics:
+                self.diagnose(page.path, line, message)
             self._merge(page, block, chapter, table)
 
     def _merge(self, page: Page, block: Block, chapter: str, table: dict[str, Any]) -> None:
@@ -308,12 +308,12 @@ class Index:
         elif page.chapter and chapter != page.chapter:
             wrong = f"{chapter} is not the chapter of this page"
         if wrong:
-            self.fault(page.path, block.line, wrong)
+            self.diagnose(page.path, block.line, wrong)
         facts = self.facts.setdefault(chapter, {"needs": []})
         before, more = facts.get("mutants", {}), table.get("mutants", {})
         for name in sorted(before.keys() & more.keys()):
             line = header.line(block, chapter, "mutants", name)
-            self.fault(page.path, line, f"the facts of {name} stand in another block already")
+            self.diagnose(page.path, line, f"the facts of {name} stand in another block already")
         facts.update(table)
         if before or more:
             facts["mutants"] = {**before, **more}
@@ -340,7 +340,7 @@ def _chapters(folder: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def forget() -> None:
-    """The next `current` reads the book anew, and reports its faults again."""
+    """The next `current` reads the book anew, and reports its diagnostics again."""
     _kept.clear()
 
 

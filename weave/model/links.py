@@ -20,7 +20,7 @@ def check(index: Index, known: Container[str]) -> None:
         for link in page.links:
             wrong = _wrong(index, page, link, known)
             if wrong:
-                index.fault(page.path, link.line, f"the link to {link.target} is dead: {wrong}")
+                index.diagnose(page.path, link.line, f"the link to {link.target} is dead: {wrong}")
 
 
 def _wrong(index: Index, page: Page, link: Link, known: Container[str]) -> str:

@@ -15,7 +15,8 @@ class Output:
 
     text: str = ""
     late: bool = False  # nothing has come yet
-    fault: tuple[int, str] | None = None  # the chapter line, and what went wrong there
+    shown: tuple[tuple[str, str], ...] = ()  # of a cell: form and text
+    diagnostic: tuple[int, str] | None = None  # the chapter line, and what went wrong there
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Page:
     anchors: dict[int, str] = field(default_factory=dict)  # opener line of a block -> its id
     equations: dict[str, int] = field(default_factory=dict)  # label -> number
     figures: dict[str, int] = field(default_factory=dict)  # name -> number
-    chapter: str = ""  # the id of its header facts, e.g. L5.3
+    chapter: str = ""  # the id of the chapter that it is, or that it belongs to, e.g. L5.3
     title: str = ""
     generated: bool = False  # made from the whole book, not written by anybody
     referred: dict[str, Place] = field(default_factory=dict)  # chunks that its code refers to

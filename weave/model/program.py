@@ -93,7 +93,7 @@ class Module:
 
 
 class Program:
-    """All Python files of a book. Empty while the book has faults: then nothing is known for certain."""
+    """All Python files of a book. Empty while the book has diagnostics: then nothing is known for certain."""
 
     def __init__(self, book: literate.book.Book) -> None:
         self.modules: dict[str, Module] = {}  # "tinyllm.xfmr.mha" -> the file

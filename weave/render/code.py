@@ -207,13 +207,15 @@ def difference(index: Index, page: Page, block: Block) -> str:
     )
 
 
-def folded(index: Index, page: Page, block: Block, summary: str) -> str:
-    """A block behind a line that opens it. Its id is inside: a browser that is led there opens what is around it."""
+def folded(summary: str, inner: str) -> str:
+    """HTML behind a line, HTML too, that opens it. A block's id is inside: a browser that is led there opens what is around it."""
+    return f'<details class="code-behind"><summary>{summary}</summary>\n{inner}\n</details>'
+
+
+def shown(index: Index, page: Page, block: Block) -> str:
+    """A block under its caption, if it has a name or makes a file."""
     inner = captioned if page.anchors.get(block.line) else coloured
-    return (
-        f'<details class="code-behind"><summary>{escape(summary)}</summary>\n'
-        f"{inner(index, page, block)}\n</details>"
-    )
+    return inner(index, page, block)
 
 
 def framed(inner: str) -> str:
@@ -265,7 +267,9 @@ def _equations(index: Index, page: Page, owner: Page, line: int, html: str) -> s
     def link(found: re.Match[str]) -> str:
         number = owner.equations.get(found[1])
         if number is None:
-            index.fault(page.path, line, f"no equation of this chapter is labelled eq:{found[1]}")
+            index.diagnose(
+                page.path, line, f"no equation of this chapter is labelled eq:{found[1]}"
+            )
             return found[0]
         href = index.href(page.path, Place(owner.path, f"eq-{found[1]}"))
         return f'<a href="{href}">{found[0]} ({number})</a>'

@@ -54,7 +54,7 @@ def displayed(index: Index, page: Page, line: int, tex: str) -> str:
     except TeXError as error:
         return _bad(index, page, line, tex, error)
     if len(labels) != 1:
-        index.fault(
+        index.diagnose(
             page.path, line, f"a displayed equation has one \\label{{eq:...}}, not {len(labels)}"
         )
         return f'<div class="equation">{html}</div>'
@@ -66,7 +66,7 @@ def displayed(index: Index, page: Page, line: int, tex: str) -> str:
 
 
 def _bad(index: Index, page: Page, line: int, tex: str, error: TeXError) -> str:
-    index.fault(page.path, line, f"bad TeX: {error}: {tex.strip()}")
+    index.diagnose(page.path, line, f"bad TeX: {error}: {tex.strip()}")
     return f'<code class="bad">{escape(tex)}</code>'
 
 

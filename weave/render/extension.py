@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import zlib
-from collections import Counter
 from html import escape, unescape
 from typing import Any
 
@@ -22,8 +20,8 @@ from markdown.preprocessors import Preprocessor
 from literate.markdown import Block
 from weave.model import prose
 from weave.model.index import Index, current
-from weave.model.page import Link, Output, Page
-from weave.render import code, console, equations, facts, pages
+from weave.model.page import Link, Page
+from weave.render import cells, code, console, equations, facts, pages
 from weave.render.tree import Finisher
 from weave.run.later import LATER
 from weave.run.outputs import outputs
@@ -31,7 +29,6 @@ from weave.run.outputs import outputs
 TEST = re.compile(r"(?:[\w./-]+::)*test_\w+(?:\[.*\]|\(\))?")
 ADDRESS = re.compile(r"""\s(?:href|src)\s*=\s*["']?([^"'\s>]+)""", re.IGNORECASE)
 FRONT = re.compile(r"---[ \t]*\n.*?\n(?:\.\.\.|---)[ \t]*\n", re.DOTALL)
-STYLE = re.compile(r' style="([^"]*)"')
 TARGETS = ("to", "angled", "below", "below_angled")  # groups of a link's address
 
 
@@ -66,6 +63,9 @@ class Weaver(Preprocessor):
         page.links.clear()
         lines = self._own(page, lines)
         self.outputs = outputs(self.index, page)
+        for output in self.outputs.values():
+            if output.diagnostic:
+                self.index.diagnose(page.path, *output.diagnostic)
         done: list[str] = []
         at = 0  # lines that are done
         for block in page.blocks:
@@ -76,7 +76,11 @@ class Weaver(Preprocessor):
             if html is None:
                 done += lines[block.line - 1 : block.end_line]
             else:
-                done += [margin.rstrip(), margin + self._stashed(html), margin.rstrip()]
+                done += [margin.rstrip(), margin + self._stashed(html)]
+                if lines[block.end_line].strip(
+                    " >"
+                ):  # at the end of a quote an empty line would do harm
+                    done.append(margin.rstrip())
             at = block.end_line
         done += self._prose(page, lines[at:], at + 1)
         others = [name for name, place in page.referred.items() if place.page != page.path]
@@ -107,7 +111,13 @@ class Weaver(Preprocessor):
         if "figure" in kinds:
             return self._figure(page, block)
         if "session" in kinds:
-            return self._session(page, self.outputs[block.line])
+            return console.terminal(self.outputs[block.line])
+        if block.language == "ask":
+            return cells.question(index, page, block, self.outputs[block.line])
+        if "run" in kinds:
+            return cells.cell(index, page, block, self.outputs[block.line])
+        if "fold" in kinds:
+            return cells.folded(index, page, block)
         if block.patch:
             return code.difference(index, page, block)
         if "chapter" in kinds:
@@ -119,26 +129,22 @@ class Weaver(Preprocessor):
         if "map" in kinds:
             return facts.chapter_map(index, page)
         if "values" in kinds:
-            return code.folded(index, page, block, "The numbers of this section, computed")
+            return code.folded(
+                "The numbers of this section, computed", code.shown(index, page, block)
+            )
         if block.name or block.file:
             return code.captioned(index, page, block)
         return None
-
-    def _session(self, page: Page, output: Output) -> str:
-        if output.fault:
-            self.index.fault(page.path, *output.fault)
-        return console.terminal(output)
 
     def _figure(self, page: Page, block: Block) -> str:
         output, name = self.outputs[block.line], escape(block.name or "")
         alt = block.attributes.get("alt", "")
         if not name.startswith("fig-") or not alt:
-            self.index.fault(page.path, block.line, "a figure has a name, #fig-NAME, and alt text")
-        if output.fault:
-            self.index.fault(page.path, *output.fault)
-            return (
-                f'<figure id="{name}"><code class="bad">{escape(output.fault[1])}</code></figure>'
+            self.index.diagnose(
+                page.path, block.line, "a figure has a name, #fig-NAME, and alt text"
             )
+        if output.diagnostic:
+            return f'<figure id="{name}"><code class="bad">{escape(output.diagnostic[1])}</code></figure>'
         number = page.figures.get(block.name or "", 0)
         label = (
             f'<title id="{name}-t">Figure {number}</title><desc id="{name}-d">{escape(alt)}</desc>'
@@ -147,15 +153,15 @@ class Weaver(Preprocessor):
         head, end, picture = svg.partition(">")
         written = block.attributes.get("caption", "")
         if re.match(r"figure \d", written, re.IGNORECASE):
-            self.index.fault(
+            self.index.diagnose(
                 page.path, block.line, "the weaver numbers figures: leave the number out"
             )
         caption = facts.text(self.index, page, block.line, written)
         caption += f" ({LATER})" if output.late else ""
-        behind = code.folded(self.index, page, block, "How this figure is drawn")
+        behind = code.folded("How this figure is drawn", code.shown(self.index, page, block))
         return (
             f'<figure id="{name}"><div class="figure-frame" tabindex="0">'
-            f"{_slim(head + end + label + picture) if svg else ''}</div>"
+            f"{cells.slim(head + end + label + picture) if svg else ''}</div>"
             f"<figcaption><b>Figure {number}.</b> {caption}</figcaption>{behind}</figure>"
         )
 
@@ -171,12 +177,12 @@ class Weaver(Preprocessor):
         if match["display"] is not None:
             margin = match["margin"] or ""
             if match["behind"].strip() or match["margin"] is None:
-                index.fault(page.path, line, "a displayed equation stands on lines of its own")
+                index.diagnose(page.path, line, "a displayed equation stands on lines of its own")
             tex = re.sub(r"\n[ \t>]*", "\n", match["display"])
             html = self._stashed(equations.displayed(index, page, line, tex))
             return f"{margin.rstrip()}\n{margin}{html}\n{margin.rstrip()}"
         if match["open"]:
-            index.fault(page.path, line, "no other $$ follows this one before an empty line")
+            index.diagnose(page.path, line, "no other $$ follows this one before an empty line")
         if match["inline"] is not None:
             after = match.string[match.end() : match.end() + 1]
             return self._stashed(equations.inline(index, page, line, match["inline"], after))
@@ -185,12 +191,12 @@ class Weaver(Preprocessor):
         for target in filter(None, (match[one] for one in TARGETS)):
             page.links.append(Link(line, target))
             if match.string.endswith("![", 0, match.start()):
-                index.fault(page.path, line, f"the image {target} has no alt text")
+                index.diagnose(page.path, line, f"the image {target} has no alt text")
         for target in ADDRESS.findall(match["tag"] or ""):
             page.links.append(Link(line, unescape(target), raw=True))
         named = match[0].strip("`") if match["ticks"] else ""
         if TEST.fullmatch(named) and not index.test(named.removesuffix("()"), page.path):
-            index.fault(page.path, line, f"no block of the book defines the test {named}")
+            index.diagnose(page.path, line, f"no block of the book defines the test {named}")
         return None
 
     def _reference(self, here: Page, found: re.Match[str], line: int) -> str | None:
@@ -211,21 +217,9 @@ class Weaver(Preprocessor):
             number, shown = page.figures.get(f"fig-{name}"), "figure {}"
             wanted = f"figure fig-{name}"
         if number is None:
-            self.index.fault(here.path, line, f"there is no {wanted} in {page.path}")
+            self.index.diagnose(here.path, line, f"there is no {wanted} in {page.path}")
             return f"{found['kind']}. {found['label']}"
         return f"[{shown.format(number)}]({found['file']}#{found['kind']}-{name})"
-
-
-def _slim(svg: str) -> str:
-    """The picture with a class in the place of each style that it has several times."""
-    often = [style for style, times in Counter(STYLE.findall(svg)).items() if times > 2]
-    rules = ""
-    for style in often:
-        name = f"f{zlib.crc32(style.encode()):x}"
-        svg = svg.replace(f' style="{style}"', f' class="{name}"')
-        rules += f".{name}{{{style}}}"
-    start = svg.index(">") + 1
-    return f"{svg[:start]}<style>{rules}</style>{svg[start:]}" if rules else svg
 
 
 def makeExtension(**configuration: Any) -> WeaveExtension:

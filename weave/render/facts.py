@@ -16,6 +16,7 @@ from weave.model.page import Page, Place
 from weave.render import equations
 from weave.render.code import anchored
 
+SEVERAL = 3  # names that fit in a line
 SPAN = re.compile(
     r"`([^`]+)`|(?<![\\$])\$(\S(?:[^$]*\S)?)\$|(?<!\*)\*([^*\s](?:[^*]*[^*\s])?)\*(?!\*)"
 )
@@ -79,7 +80,7 @@ def tests(index: Index, page: Page, line: int, names: Iterable[str]) -> str:
     for name in names:
         place = index.test(name, page.path)
         if place is None:
-            index.fault(page.path, line, f"no block of the book defines the test {name}")
+            index.diagnose(page.path, line, f"no block of the book defines the test {name}")
             links.append(f'<code class="bad">{escape(name)}</code>')
         else:
             href = index.href(page.path, place)
@@ -88,7 +89,7 @@ def tests(index: Index, page: Page, line: int, names: Iterable[str]) -> str:
 
 
 def overview(index: Index, page: Page, block: Block) -> str:
-    """The table that a chapter opens with."""
+    """What a chapter opens with: two lines, and the table of all facts folded."""
     facts = index.facts.get(page.chapter)
     if facts is None:
         return ""
@@ -128,8 +129,35 @@ def overview(index: Index, page: Page, block: Block) -> str:
     )
     button = HIDE if any(index.implements(page, one) for one in page.blocks) else ""
     return (
-        f'<table class="overview"{anchored(page, block)}><tbody>\n{body}</tbody></table>\n{button}'
+        f"{_in_short(index, page, facts, plain(facts.get('time', '')))}\n{button}"
+        f'<details class="facts"><summary>All facts</summary><table class="overview"{anchored(page, block)}>'
+        f"<tbody>\n{body}</tbody></table></details>\n"
     )
+
+
+def _in_short(index: Index, page: Page, facts: dict[str, Any], time: str) -> str:
+    """What is built and how long that takes; what it needs and leads to."""
+
+    def ids(chapters: Iterable[str]) -> str:
+        return ", ".join(
+            f'<a href="{index.href(page.path, Place(index.page_of[c].path, ""))}"'
+            f' title="{escape(index.facts[c].get("title", ""))}">{escape(c)}</a>'
+            if c in index.page_of
+            else f'<span class="planned">{escape(c)}</span>'
+            for c in chapters
+        )
+
+    builds, names = facts.get("builds", ""), facts.get("names", [])
+    what = file_link(index, page, builds) if builds else ""
+    if builds and 0 < len(names) <= SEVERAL:
+        what = f"{', '.join(name(index, page, one) for one in names)} in {what}"
+    needs, users = ids(facts["needs"]), ids(index.used_by(page.chapter))
+    lines = (
+        (f"You build {what}" if what else "", time),
+        (f"After {needs}" if needs else "", f"leads to {users}" if users else ""),
+    )
+    shown = (" · ".join(filter(None, line)) for line in lines)
+    return f'<p class="facts">{"<br>".join(filter(None, shown))}</p>'
 
 
 def _together(facts: dict[str, Any]) -> str:
@@ -145,7 +173,7 @@ def pitfall(index: Index, page: Page, block: Block) -> str:
     mutant = index.facts.get(chapter, {}).get("mutants", {}).get(name, {})
     caught = mutant.get("caught_by", [])
     if not caught:
-        index.fault(page.path, block.line, "this pitfall names no test in caught_by")
+        index.diagnose(page.path, block.line, "this pitfall names no test in caught_by")
     shown = tests(index, page, block.line, caught)
     return f'<p class="caught"{anchored(page, block)}>Caught by {shown}.</p>'
 
@@ -154,7 +182,7 @@ def pitfalls(index: Index, page: Page, block: Block) -> str:
     """The table of all pitfalls of the chapter."""
     rows = []
     for name, mutant in index.facts.get(page.chapter, {}).get("mutants", {}).items():
-        if mutant.get("hint") == "":  # a fault that only keeps the chapter's own tests honest
+        if mutant.get("hint") == "":  # a mutant that only keeps the chapter's own tests honest
             continue
         cells = [
             f'<a href="#patch-{escape(name)}">{escape(name)}</a>',
@@ -164,7 +192,7 @@ def pitfalls(index: Index, page: Page, block: Block) -> str:
         ]
         rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>\n")
     head = "".join(
-        f'<th scope="col">{name}</th>' for name in ("Fault", "Pitfall", "Symptom", "Caught by")
+        f'<th scope="col">{name}</th>' for name in ("Mutant", "Pitfall", "Symptom", "Caught by")
     )
     return f'<div class="table-frame" tabindex="0"><table class="pitfalls"><thead><tr>{head}</tr></thead><tbody>\n{"".join(rows)}</tbody></table></div>'
 

@@ -101,11 +101,11 @@ def _table(head: Iterable[str], rows: Iterable[Iterable[str]], css: str) -> str:
     )
 
 
-def faults(index: Index, page: Page) -> str:
+def diagnostics(index: Index, page: Page) -> str:
     """What is wrong on a page, and on the front page what is wrong anywhere; "" where nothing is."""
     here = os.path.join(index.folder, page.path)
     by_path: dict[str, list[str]] = {}
-    for path, line, message in sorted(set(index.faults)):
+    for path, line, message in sorted(set(index.diagnostics)):
         if path == here or page.path == "index.md":
             by_path.setdefault(path, []).append(f"<li>line {line}: {escape(message)}</li>")
     done = ""
@@ -113,8 +113,8 @@ def faults(index: Index, page: Page) -> str:
         name = os.path.relpath(path, index.folder)
         linked = path != here and name in index.pages
         where = facts.page_link(index, page, name) if linked else escape(path)
-        done += f"<p><b>Faults in {where}</b></p>\n<ul>{''.join(items)}</ul>\n"
-    return f'<div class="faults" role="alert">{done}</div>\n' if done else ""
+        done += f"<p><b>What's wrong in {where}</b></p>\n<ul>{''.join(items)}</ul>\n"
+    return f'<div class="diagnostics" role="alert">{done}</div>\n' if done else ""
 
 
 def chunks(index: Index, page: Page) -> str:
@@ -138,7 +138,7 @@ def chunks(index: Index, page: Page) -> str:
 
 
 def file_link(index: Index, page: Page, target: str) -> str:
-    """The path of a tangled file, a link to its page; a book with faults has none."""
+    """The path of a tangled file, a link to its page; a book with diagnostics has none."""
     if index.book.errors:
         return f"<code>{escape(target)}</code>"
     href = index.href(page.path, Place(f"code/{target}.md", ""))

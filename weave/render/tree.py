@@ -47,7 +47,7 @@ class Finisher(Treeprocessor):
             self._collect(child)
         for one in sorted(self.ids & page.woven_ids()):
             line = next((n for n, anchor in page.anchors.items() if anchor == one), 1)
-            self.index.fault(page.path, line, f"a heading of this page has the id {one} too")
+            self.index.diagnose(page.path, line, f"a heading of this page has the id {one} too")
         if not page.generated:
             self._walk(root)
 

@@ -1,133 +1,200 @@
-# Tangled from book/workshop/weave.md
-"""Runs the figures of the chapters in a process of their own: always against the package as it is now.
+# Tangled from book/workshop/weave-cells.md
+"""Runs code of the chapters in a process of its own: always against the package as it is now.
 
-`python -m weave.run.execute` reads a JSON list of [path, line, code] and prints for each a line of JSON: the
-figure's SVG or {"line": ..., "error": ...} with the chapter line at which it failed.
+`python -m weave.run.execute` reads a JSON list of [name, kind, code] and prints a line of JSON for each block: in "shown" what it
+shows, as pairs of form and text; in "error" None, or its message and the frames that led to it, as pairs of file and line.
+The kinds are run, raises, ask and figure. The name is the file of its frames.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
+import io
 import json
+import linecache
+import math
 import os
 import subprocess
 import sys
 import traceback
+import types
+import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from xml.etree import ElementTree as ET
 
-from weave.model.page import Output
-from weave.run import kept
-from weave.run.later import Work
-
-Result = str | dict[str, Any]
+LIMIT = 10_000  # characters that a block prints; what comes after them is counted, and not shown
+SECONDS = 120  # what a page's cells may take together
+Result = dict[str, Any]
 
 
-class Figure(NamedTuple):
-    """A block that draws: its chapter, its name, the line before its first, and its code."""
+class Stream(io.TextIOBase):
+    """Keeps what is written to it, up to `LIMIT` characters."""
 
-    path: str
-    name: str
-    line: int
-    code: str
+    def __init__(self, shown: list[list[str]]) -> None:
+        self.shown, self.room, self.left_out = shown, LIMIT, 0
+
+    def write(self, text: str) -> int:
+        """Appends the text to what is shown."""
+        kept = text[: self.room].encode("utf-8", "backslashreplace").decode()
+        if kept and self.shown and self.shown[-1][0] == "text":
+            self.shown[-1][1] += kept
+        elif kept:
+            self.shown.append(["text", kept])
+        self.left_out += max(0, len(text) - self.room)
+        self.room = max(0, self.room - len(text))
+        return len(text)
 
 
-_work: Work[list[Result]] = Work()
-_drawn: dict[Path, tuple[str, dict[str, str]]] = {}  # root -> key; code -> SVG under that key
-_last: dict[tuple[Path, str, str], str] = {}  # root, chapter, name -> SVG
+def display(shown: list[list[str]], value: Any) -> None:
+    """Shows a value as the picture or the HTML that it offers, else by its repr."""
+    for form in ("svg", "html"):
+        offered = getattr(type(value), f"_repr_{form}_", None)
+        text = offered(value) if offered else None
+        if text:
+            shown.append([form, str(text)])
+            return
+    print(repr(value))
 
 
-def figures(root: Path, blocks: Sequence[Figure]) -> list[Output]:
-    """What came of each block. `root` is the folder in which the book and its package stand."""
-    here = Path(__file__)
-    tools = [*kept.below(here.parents[1] / "figures"), *kept.below(root / "ol")]
-    key = kept.fingerprint(root, [here, *tools])
-    path = root / "build" / "figures.json"
-    if _drawn.get(root, ("",))[0] != key:
-        _drawn[root] = key, kept.read(path, key) or {}
-    drawn = _drawn[root][1]
-    failed: dict[Figure, dict[str, Any]] = {}
-    current = True
-    missing = [block for block in blocks if block.code not in drawn]
-    if missing:
-        work = partial(_run, [(block.path, block.line, block.code) for block in missing])
-        _work.begin(str(root), f"{key} {missing}", work)
-        results, current = _work.result(str(root))
-        for block, result in zip(missing, (results or ()) if current else (), strict=current):
-            if isinstance(result, str):
-                drawn[block.code] = result
-            else:
-                failed[block] = result
-        if current:
-            codes = {block.code for block in blocks}
-            kept.write(path, key, {code: svg for code, svg in drawn.items() if code in codes})
-    found = []
-    for block in blocks:
-        place = root, block.path, block.name
-        if block.code in drawn:
-            _last[place] = drawn[block.code]
-            found.append(Output(drawn[block.code]))
-        elif block in failed:
-            found.append(Output(fault=(failed[block]["line"], failed[block]["error"])))
+def _answer(value: Any) -> list[str]:
+    """What the answer to a question is: a number, or words."""
+    if isinstance(value, str) and value.strip():
+        return ["words", value.strip()]
+    if type(value).__name__ in ("bool", "bool_"):
+        return ["words", str(bool(value))]
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"an answer is a finite number or a text, not {value!r}")
+    return ["number", str(int(value)) if hasattr(value, "__index__") else repr(number)]
+
+
+def _picture(svg: Any) -> list[str]:
+    """The figure that a block has assigned."""
+    if not isinstance(svg, str) or not svg.lstrip().startswith("<svg"):
+        raise TypeError("the block must assign a string that is one <svg> element to `figure`")
+    ET.fromstring(svg)
+    return ["svg", str(svg)]
+
+
+def fresh() -> dict[str, Any]:
+    """The namespace of a new module __main__."""
+    module = sys.modules["__main__"] = types.ModuleType("__main__")
+    return vars(module)
+
+
+def _value(name: str, code: str, names: dict[str, Any]) -> Any:
+    """Runs the code; the value of its last line, None where that is no expression."""
+    linecache.cache[name] = len(code), None, code.splitlines(keepends=True), name
+    tree = ast.parse(code, name)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, name, "exec"), names)
+    if isinstance(last, ast.Expr):
+        return eval(compile(ast.Expression(last.value), name, "eval"), names)
+    return None
+
+
+def run(name: str, kind: str, code: str, names: dict[str, Any]) -> Result:
+    """One block."""
+    shown: list[list[str]] = []
+    error: tuple[str, list[tuple[str, int | None]]] | None = None
+    stream = Stream(shown)
+    names["display"] = partial(display, shown)
+    warnings.formatwarning = lambda message, category, *_: f"{category.__name__}: {message}\n"
+    try:
+        with (
+            contextlib.redirect_stdout(stream),
+            contextlib.redirect_stderr(stream),
+            warnings.catch_warnings(),
+        ):
+            if kind == "figure":
+                warnings.simplefilter("error")
+            value = _value(name, code, names)
+            if kind == "figure":
+                shown[:] = [_picture(names.get("figure"))]
+            elif kind == "ask":
+                shown[:] = [_answer(value)]
+            elif value is not None:
+                display(shown, value)
+        if kind == "raises":
+            error = "the cell is marked .raises, and raises nothing", []
+    except BaseException as raised:
+        frames = [
+            (frame.filename, frame.lineno) for frame in traceback.extract_tb(raised.__traceback__)
+        ]
+        words = str(raised)
+        if isinstance(raised, SyntaxError):
+            frames.append((raised.filename or "", raised.lineno))
+            words = raised.msg  # without the place, which the parent knows better
+        message = f"{type(raised).__name__}: {words}".removesuffix(": ")
+        if kind == "raises":
+            shown.append(["raised", message])
         else:
-            found.append(Output(_last.get(place, ""), late=place not in _last))
-    return found
+            error = message, frames
+    if stream.left_out:
+        shown.append(["note", f"{stream.left_out:,} more characters are left out"])
+    return {"shown": shown, "error": error}
 
 
-def _run(blocks: Sequence[tuple[str, int, str]]) -> list[Result]:
+def main() -> None:
+    """Standard input to standard output; what the processes of the blocks print goes to standard error."""
+    with os.fdopen(os.dup(1), "w") as answer:
+        os.dup2(2, 1)
+        names = fresh()
+        for name, kind, code in json.load(sys.stdin):
+            names = fresh() if kind == "figure" else names
+            result = run(name, kind, code, names)
+            print(json.dumps(result), file=answer, flush=True)
+            if result["error"] and kind != "figure":
+                return
+
+
+def execute(
+    blocks: Sequence[tuple[str, str]],
+    root: Path,
+    folder: str | None = None,
+    seconds: float | None = None,
+) -> list[Result]:
+    """What came of each (kind, code), against the package at `root`; none for the cells behind one that failed.
+
+    In the frames of an error, "block 2" is the file of the third. `folder`: where the code runs.
+    """
     environment = {
         **os.environ,
         "OPENBLAS_NUM_THREADS": "1",
         "PYTHONHASHSEED": "0",
-        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        "PYTHONPATH": os.pathsep.join([str(root), *(path or os.getcwd() for path in sys.path)]),
     }
+    asked = [(f"block {number}", kind, code) for number, (kind, code) in enumerate(blocks)]
     results: list[Result] = []
-    while len(results) < len(blocks):
-        done = subprocess.run(
-            [sys.executable, "-W", "error", "-m", "weave.run.execute"],
-            input=json.dumps(blocks[len(results) :]),
-            stdout=subprocess.PIPE,
-            text=True,
-            encoding="utf-8",
-            env=environment,
-            check=False,
-        )
-        results += map(json.loads, done.stdout.splitlines())
-        if len(results) < len(blocks):  # the next one has ended the process
-            ended = f"the process that draws it ended with {done.returncode}"
-            results.append({"line": blocks[len(results)][1], "error": ended})
+    while len(results) < len(asked):
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "weave.run.execute"],
+                input=json.dumps(asked[len(results) :]).encode(),
+                stdout=subprocess.PIPE,
+                env=environment,
+                cwd=folder,
+                timeout=seconds,
+                check=False,
+            )
+            said, ended = done.stdout, f"the process that runs it ended with {done.returncode}"
+        except subprocess.TimeoutExpired as late:
+            said = late.stdout or b""
+            ended = f"still running after {seconds:g} seconds, and stopped"
+        results += map(json.loads, said[: said.rfind(b"\n") + 1].splitlines())
+        alone = asked[0][1] == "figure"
+        if len(results) < len(asked) and (alone or not (results and results[-1]["error"])):
+            results.append({"shown": [], "error": (ended, [])})
+        if not alone:
+            break
     return results
-
-
-def run(path: str, line: int, code: str) -> Result:
-    """One block: the text that it assigned to `figure`, or what went wrong and where."""
-    try:
-        # the empty lines before it give every line of a traceback the number that it has in the chapter
-        program = compile("\n" * line + code, path, "exec")
-        names: dict[str, Any] = {"__name__": "figure"}
-        exec(program, names)
-        svg = names.get("figure")
-        if not isinstance(svg, str) or not svg.lstrip().startswith("<svg"):
-            raise TypeError("the block must assign a string that is one <svg> element to `figure`")
-        ET.fromstring(svg)
-        return str(svg)
-    except BaseException as error:
-        frames = traceback.extract_tb(error.__traceback__)
-        at = [frame.lineno for frame in frames if frame.filename == path and frame.lineno]
-        if isinstance(error, SyntaxError) and error.filename == path and error.lineno:
-            at.append(error.lineno)
-        return {"line": at[-1] if at else line, "error": f"{type(error).__name__}: {error}"}
-
-
-def main() -> None:
-    """Standard input to standard output; what the figures and their processes print goes to standard error."""
-    with os.fdopen(os.dup(1), "w") as answer, contextlib.redirect_stdout(sys.stderr):
-        os.dup2(2, 1)
-        for block in json.load(sys.stdin):
-            print(json.dumps(run(*block)), file=answer, flush=True)
 
 
 if __name__ == "__main__":

@@ -24,18 +24,18 @@ import literate.expand
 import literate.read
 from weave.model import links
 from weave.model.index import Index, current, forget, hold
-from weave.model.page import Page
-from weave.render import equations, pages, search
+from weave.render import equations, notebook, pages, search
 from weave.run import later
+from weave.run.outputs import cells
 from weave.serve import printed, rendered
 
 FONT = "assets/stix-two-math.woff2"
 BUILD = Path("build/pages")
 TEMPLATES = Path("build/templates")
 MARGIN = re.compile(r"\n\s+")
+BESIDE = re.compile(r'(<a href="[^"]*-(?:lab|tests)\.html"[^>]*>\s*<span[^>]*>\s*)[^<]*: (\w)')
 serving = False
 reachable = False  # whether the server has its port
-others: dict[str, Page] = {}  # pages that are not of the book, for the search
 
 
 def on_startup(command: str, dirty: bool) -> None:
@@ -91,7 +91,6 @@ def on_pre_build(config: Any) -> None:
     """Each build reads the book anew."""
     if serving:
         literate.command.main([config["docs_dir"], "-o", str(Path(config["docs_dir"]).parent)])
-    others.clear()
     forget()
     hold(True)
     later.free.clear()
@@ -121,13 +120,17 @@ def _collect() -> None:
 def on_files(files: Any, config: Any) -> Any:
     """Writes the generated pages, and hands them to MkDocs."""
     index = current(config["docs_dir"])
-    unread = {fault.path for fault in index.book.errors} - {c.path for c in index.book.chapters}
+    unread = {diagnostic.path for diagnostic in index.book.errors} - {
+        c.path for c in index.book.chapters
+    }
     for file in files.documentation_pages() if unread else ():
         if os.path.join(index.folder, file.src_uri) in unread:  # MkDocs would stop at it
             file.content_string = ""
     shown = {file.src_uri for file in files if not file.inclusion.is_excluded()}
     for path in index.pages.keys() - shown:
-        index.fault(path, 1, "MkDocs leaves this chapter out: its folder or its name is excluded")
+        index.diagnose(
+            path, 1, "MkDocs leaves this chapter out: its folder or its name is excluded"
+        )
     folder = Path(config["docs_dir"]).parent / BUILD
     for path, text in pages.generated(index).items():
         index.add(path, text)
@@ -147,7 +150,7 @@ def _contents(index: Index) -> list[Any]:
     """The pages in reading order, by folder; 2-transformer becomes "Part 2: Transformer"."""
     parts: dict[str, list[str]] = {}
     for path in index.reading_order():
-        if not path.startswith("code/") and not index.is_beside(path):
+        if not path.startswith("code/"):
             parts.setdefault(path.rpartition("/")[0], []).append(path)
     top = parts.pop("", [])
     return [*top, *({_title(folder): paths} for folder, paths in parts.items())]
@@ -168,22 +171,25 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> None:
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
-    """Keeps the page for print or search, and tells MkDocs' check of links which ids it has."""
-    woven = current(config["docs_dir"]).pages.get(page.file.src_uri)
+    """Keeps the page for print, tells MkDocs' check of links which ids it has, and leads to what belongs to it."""
+    index = current(config["docs_dir"])
+    woven = index.pages.get(page.file.src_uri)
     if woven is None:
-        others[page.file.src_uri] = search.page_of_html(page.file.src_uri, page.title, html)
         return html
     printed.collected[page.file.src_uri] = printed.Printed(page.url, woven.title, html)
     if page.present_anchor_ids is not None:
         page.present_anchor_ids |= woven.all_ids()
-    return html
+    head, end, rest = html.partition("</h1>")
+    return head + end + notebook.beside(index, woven) + rest
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
     """Material's template indents by ten columns and more: a tenth of a page is spaces, outside of its text. Before the
-    page stands what our own template begins with, its header as a tangled file."""
+    page stands what our own template begins with, its header as a tangled file. In the list of pages, what belongs to a
+    chapter does without the chapter's title, which is above it."""
     _, first, whole = output.partition("<!doctype")
     head, start, rest = whole.partition("<article")
+    head = BESIDE.sub(lambda found: found[1] + found[2].upper(), head)
     text, end, foot = rest.partition("</article>")
     return first + MARGIN.sub("\n", head) + start + text + end + MARGIN.sub("\n", foot)
 
@@ -195,21 +201,24 @@ def on_env(env: Any, config: Any, files: Any) -> Any:
     # to compile the templates takes a fifth of a second
     env.bytecode_cache = FileSystemBytecodeCache(str(folder))
     index = current(config["docs_dir"])
-    labs_to_be = (target for target in index.book.targets if target.startswith("labs/"))
-    links.check(index, {*files.src_uris, *labs_to_be})  # which wait until the book is faultless
-    for file in files.documentation_pages() if index.faults else ():
+    links.check(index, files.src_uris)
+    for file in files.documentation_pages() if index.diagnostics else ():
         page = index.pages.get(file.src_uri)
         if page is not None and file.page is not None:
-            file.page.content = pages.faults(index, page) + (file.page.content or "")
+            file.page.content = pages.diagnostics(index, page) + (file.page.content or "")
     return env
 
 
 def on_post_build(config: Any) -> None:
-    """Writes the index of the search and the font of the equations."""
+    """Writes the index of the search, the notebooks, and the font of the equations."""
     folder = Path(config["site_dir"])
     (folder / "assets").mkdir(parents=True, exist_ok=True)
-    text = search.script(current(config["docs_dir"]), others.values())
-    (folder / search.FILE).write_text(text, encoding="utf-8")
+    index = current(config["docs_dir"])
+    (folder / search.FILE).write_text(search.script(index), encoding="utf-8")
+    for page in index.pages.values():
+        if cells(page):
+            path = (folder / page.path).with_suffix(".ipynb")
+            path.write_text(notebook.notebook(index, page), encoding="utf-8")
     if equations.used:
         (folder / FONT).write_bytes(equations.font())
     _end()

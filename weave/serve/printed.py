@@ -99,7 +99,7 @@ def document(pages: list[Printed], name: str, about: str, at: dict[str, int] | N
             )
     sheets = "".join(
         f'<link rel="stylesheet" href="assets/{sheet}">\n'
-        for sheet in ("book.css", "figures.css", "labs.css", "print.css")
+        for sheet in ("book.css", "figures.css", "cells.css", "print.css")
     )
     return (
         f'<!doctype html>\n<html lang="en" data-md-color-scheme="default">\n<head><meta charset="utf-8">\n'
@@ -183,7 +183,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Print the whole book as one PDF.")
     parser.add_argument("-o", "--output", type=Path, default=Path("build/tinyllm.pdf"))
     parser.add_argument("-f", "--config-file", default="mkdocs.yml")
-    parser.add_argument("--no-strict", action="store_true", help="print a book with faults too")
+    parser.add_argument(
+        "--no-strict", action="store_true", help="print a book with diagnostics too"
+    )
     options = parser.parse_args()
     from mkdocs.config import load_config
     from mkdocs.exceptions import Abort, ConfigurationError
@@ -195,7 +197,7 @@ def main() -> int:
         count = make(config, options.output)
     except Abort:
         print(
-            "weave.serve.printed: a book with faults is not printed; --no-strict prints it",
+            "weave.serve.printed: a book with diagnostics is not printed; --no-strict prints it",
             file=sys.stderr,
         )
         return 1

@@ -25,7 +25,7 @@ class Rendered:
     questions: list[tuple[str, str]]
     mkdocs: dict[str, Any]
     page: dict[str, Any]
-    faults: list[tuple[str, int, str]]
+    diagnostics: list[tuple[str, int, str]]
 
 
 _last: dict[str, Rendered] = {}
@@ -42,19 +42,19 @@ def render(index: Index, page: Page, rendered: Any, config: Any, files: Any) -> 
         if last.description == (common, _own(index, page)):
             vars(rendered).update({name: copy(value) for name, value in last.mkdocs.items()})
             vars(page).update({name: copy(value) for name, value in last.page.items()})
-            for fault in last.faults:
-                index.report(*fault)
+            for diagnostic in last.diagnostics:
+                index.report(*diagnostic)
             return
         page.referred.clear()
         index.answers[page.path].clear()
-    before = len(index.faults)
+    before = len(index.diagnostics)
     type(rendered).render(rendered, config, files)
     _last[page.path] = Rendered(
         (common, _own(index, page)),
         list(index.answers[page.path]),
         {name: copy(vars(rendered)[name]) for name in OF_MKDOCS},
         {name: copy(vars(page)[name]) for name in OF_PAGE},
-        index.faults[before:],
+        index.diagnostics[before:],
     )
 
 
@@ -86,7 +86,6 @@ def _own(index: Index, page: Page) -> object:
         outputs(index, page),
         [_around(index, page, block) for block in page.blocks],
         previews,
-        index.origins.get(page.path),
         dict(index.answers[page.path]),
     )
 

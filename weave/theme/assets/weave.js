@@ -268,6 +268,42 @@
     pre.after(button);
   }
 
+  const number = (text) => {
+    const parts = text.replaceAll("\u2212", "-").replaceAll(",", ".").split("/");
+    return parts.length > 2 || parts.some((part) => !part.trim()) ? NaN : Number(parts[0]) / Number(parts[1] ?? 1);
+  };
+
+  for (const form of document.querySelectorAll(".ask")) {
+    const [input, verdict] = form.querySelectorAll("input, output");
+    const { answer, decimals } = form.dataset;
+    const judged = (text) => {
+      if (decimals === undefined) return text.toLowerCase() === answer.toLowerCase() ? "right" : "wrong";
+      const given = number(text);
+      if (Number.isNaN(given)) return "odd";
+      return Math.abs(given - Number(answer)) <= 0.5 * 10 ** -decimals * (1 + 1e-9) ? "right" : "wrong";
+    };
+    const SAID = { right: "Right.", wrong: "Not yet. Try again, or look at the answer.", odd: "That isn't a number." };
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (!input.value.trim()) return input.focus();
+      form.dataset.verdict = judged(input.value.trim());
+      verdict.textContent = SAID[form.dataset.verdict];
+    });
+    input.addEventListener("input", () => {
+      delete form.dataset.verdict;
+      verdict.textContent = "";
+    });
+  }
+
+  let opened = []; // for the printer
+  window.addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("article details:not([open])")];
+    for (const one of opened) one.open = true;
+  });
+  window.addEventListener("afterprint", () => {
+    for (const one of opened) one.open = false;
+  });
+
   const drawer = document.getElementById("__drawer");
   const label = document.querySelector('label[for="__drawer"].md-header__button');
   if (drawer && label) {
@@ -304,7 +340,4 @@
     }
   });
   for (const box of boxes) reach.observe(box);
-  window.addEventListener("load", () => { // Material has framed the tables of pages that are not of the book
-    for (const box of document.querySelectorAll(".md-typeset__scrollwrap")) reach.observe(box);
-  });
 })();
