@@ -43,6 +43,7 @@ test: $(READY) ## tangle the book and run the tests (ARGS=tests/L5.3 for one cha
 
 long: $(READY) ## the tests that take a minute or more: all mutants, a grade from start to end, a trained model, what README says
 	$(PY) tangle.py
+	$(PY) -m pip install --disable-pip-version-check --quiet $(PIP_ARGS) --constraint constraints.txt --editable '.[models]'
 	$(PY) -m pytest -m long $(ARGS)
 
 browser: node_modules/axe-core ## what the tests in a browser need besides Debian's chromium and chromium-driver

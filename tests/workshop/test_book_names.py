@@ -390,7 +390,7 @@ def test_needs_have_no_cycle():
 
 OPTIONAL = {"threadpoolctl"}  # holds BLAS to one thread, where it is installed
 GIVEN = {"tinyllm/xfmr/fused.py"}  # what the course hands out before its chapter
-ORACLES = {"hypothesis", "numpy", "pytest", "safetensors", "threadpoolctl", "torch"}
+ORACLES = {"hypothesis", "numpy", "pytest", "safetensors", "threadpoolctl", "tokenizers", "torch"}
 MODULES = {
     name: path.relative_to(ROOT).as_posix()
     for name, path in modules(ROOT).items()
