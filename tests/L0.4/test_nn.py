@@ -7,10 +7,10 @@ import math
 import pickle
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -29,7 +29,7 @@ from tinyllm.num.pcg32 import PCG32, default_generator, manual_seed
 from tinyllm.tensor import Tensor
 
 torch.set_num_threads(1)
-SEEDED = settings(derandomize=True, database=None, deadline=None, max_examples=60)
+SEEDED = hypothesis.settings(derandomize=True, database=None, deadline=None, max_examples=60)
 
 
 @pytest.fixture(autouse=True)
@@ -1054,7 +1054,7 @@ def test_linear_at_every_size(batch: tuple[int, ...], d_in: int, d_out: int) -> 
 
 
 @SEEDED
-@given(
+@hypothesis.given(
     hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=9),
     st.integers(1, 70),
     st.integers(1, 70),

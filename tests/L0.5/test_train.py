@@ -4,10 +4,10 @@
 import math
 from functools import partial
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -18,7 +18,7 @@ from tinyllm.tensor import Tensor
 from tinyllm.train import SGD, AdamW, clip_grad_norm, cross_entropy, warmup_cosine
 
 torch.set_num_threads(1)
-SEEDED = settings(derandomize=True, database=None, deadline=None, max_examples=40)
+SEEDED = hypothesis.settings(derandomize=True, database=None, deadline=None, max_examples=40)
 
 
 def normal(*shape, seed=0, scale=1.0):
@@ -842,7 +842,7 @@ def test_cross_entropy_at_every_size(shape, reduction):
 
 
 @SEEDED
-@given(
+@hypothesis.given(
     hnp.array_shapes(max_dims=4, max_side=40).filter(lambda shape: math.prod(shape) < 5000),
     st.sampled_from(["mean", "sum", "none"]),
     st.sampled_from([0.0, 0.3, 0.9]),

@@ -564,19 +564,19 @@ def test_cotangents_of_every_size() -> None:
         assert len(np.unique(np.abs(first))) == first.size
 
 
-def test_samples_of_every_size() -> None:
-    for size, sample in ((300, 25), (2000, 200), (50, 49)):
-        moved = set()
+@pytest.mark.parametrize(("size", "sample"), [(300, 25), (2000, 200), (50, 49)])
+def test_samples_of_every_size(size: int, sample: int) -> None:
+    moved: set[int] = set()
 
-        def f(x: Tensor) -> Tensor:
-            moved.update(np.flatnonzero(x.data != start).tolist())
-            return x * x
+    def f(x: Tensor) -> Tensor:
+        moved.update(np.flatnonzero(x.data != start).tolist())
+        return x * x
 
-        x = tensor(size)
-        start = x.data.copy()
-        assert gradcheck(f, [x], sample=sample).inputs[0].checked == sample
-        assert len(moved) == sample
-        assert moved != set(range(sample))
+    x = tensor(size)
+    start = x.data.copy()
+    assert gradcheck(f, [x], sample=sample).inputs[0].checked == sample
+    assert len(moved) == sample
+    assert moved != set(range(sample))
 
 
 def test_what_is_not_finite_is_no_gradient() -> None:
