@@ -7,9 +7,12 @@ import math
 import pickle
 from typing import Any
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from tinyllm.autograd import no_grad
 from tinyllm.nn import (
@@ -26,6 +29,7 @@ from tinyllm.num.pcg32 import PCG32, default_generator, manual_seed
 from tinyllm.tensor import Tensor
 
 torch.set_num_threads(1)
+SEEDED = hypothesis.settings(derandomize=True, database=None, deadline=None, max_examples=60)
 
 
 @pytest.fixture(autouse=True)
@@ -997,3 +1001,253 @@ def test_small_model_learns() -> None:
     other.load_state_dict(kept)
     assert train(other, 200) == end  # to the last bit
     assert same(other.state_dict(), whole.state_dict())
+
+
+def check_linear(batch: tuple[int, ...], d_in: int, d_out: int, wants: str, dtype: Any) -> None:
+    """Values and gradients against plain sums of products in float64; wants: which of x, w, b require grad."""
+    arrays = [
+        PCG32(i).normal(0.0, 1.0, shape).astype(dtype)
+        for i, shape in enumerate([(*batch, d_in), (d_out, d_in), (d_out,)])
+    ]
+    x, w, b = (Tensor(a, requires_grad=n in wants) for a, n in zip(arrays, "xwb", strict=True))
+    y = linear(x, w, b)
+    g = PCG32(9).normal(0.0, 1.0, (*batch, d_out)).astype(dtype)
+    assert y.dtype == dtype
+    y.backward(g)
+    X, W, B, G = (a.astype(np.float64) for a in (*arrays, g))
+    X, G = X.reshape(-1, d_in), G.reshape(-1, d_out)
+    pairs = [(y.data.reshape(-1, d_out), np.einsum("ni,oi->no", X, W) + B)]
+    expected = [np.einsum("no,oi->ni", G, W), np.einsum("no,ni->oi", G, X), G.sum(axis=0)]
+    for name, t, one in zip("xwb", (x, w, b), expected, strict=True):
+        assert (t.grad is not None) == (name in wants)
+        if name in wants:
+            assert (t.grad.shape, t.grad.dtype) == (t.shape, dtype)
+            pairs.append((t.grad.reshape(one.shape), one))
+    tight = {2: 0.02, 4: 1e-5, 8: 1e-13}[np.dtype(dtype).itemsize]
+    for found, one in pairs:
+        np.testing.assert_allclose(
+            found, one, rtol=0, atol=tight * (1 + np.abs(one).max(initial=0))
+        )
+
+
+@pytest.mark.parametrize(
+    ("batch", "d_in", "d_out"),
+    [
+        ((), 1, 1),
+        ((1, 1, 1), 2, 1),
+        ((9,), 130, 3),
+        ((2, 9), 3, 130),
+        ((1300,), 70, 2),
+        ((9, 1, 2), 2, 600),
+        ((70, 2), 9, 9),
+        ((2, 1, 3, 2, 2), 4, 5),
+    ],
+)
+def test_linear_at_every_size(batch: tuple[int, ...], d_in: int, d_out: int) -> None:
+    for wants in ("xwb", "x", "w", "b", "xw", "xb", "wb"):
+        check_linear(batch, d_in, d_out, wants, np.float64)
+    for dtype in (np.float16, np.float32):
+        check_linear(batch, d_in, d_out, "xwb", dtype)
+    for bias in (True, False):
+        layer = Linear(d_in, d_out, bias, dtype=np.float32)
+        assert layer(tensor(*batch, d_in, dtype=np.float32)).dtype == np.float32
+
+
+@SEEDED
+@hypothesis.given(
+    hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=9),
+    st.integers(1, 70),
+    st.integers(1, 70),
+    st.sampled_from(["xwb", "x", "w", "b", "xw", "xb", "wb"]),
+    st.sampled_from(["f4", "f8"]),
+)
+def test_linear_of_drawn_shapes(
+    batch: tuple[int, ...], d_in: int, d_out: int, wants: str, dtype: str
+) -> None:
+    check_linear(batch, d_in, d_out, wants, dtype)
+
+
+def test_init_at_every_size() -> None:
+    for d_in, d_out in ((1, 1), (3, 100), (100, 3), (10_000, 2)):
+        layer, draws = Linear(d_in, d_out, rng=PCG32(5)), PCG32(5)
+        bound = 1 / math.sqrt(d_in)
+        assert np.array_equal(layer.weight.data, draws.uniform(-bound, bound, (d_out, d_in)))
+        assert np.array_equal(layer.bias.data, draws.uniform(-bound, bound, d_out))
+    for dtype in (np.float32, np.float64):
+        x = randn(300, 200, rng=PCG32(1), dtype=dtype)
+        assert np.array_equal(x.data, PCG32(1).normal(0.0, 1.0, (300, 200), dtype))
+
+
+@pytest.mark.parametrize("shape", [(1,), (64, 2, 3), (9, 1, 3, 2), (1, 1, 1, 1, 7), (600, 500)])
+def test_dropout_at_every_size(shape: tuple[int, ...]) -> None:
+    layer, draws = Dropout(0.5, PCG32(1)), PCG32(1)
+    x, g = tensor(*shape), tensor(*shape, seed=8).data
+
+    def check(x: Tensor) -> Tensor:
+        kept = draws.uniform(0.0, 1.0, shape) >= 0.5
+        y: Tensor = layer(x)
+        assert y.dtype == x.dtype
+        np.testing.assert_array_equal(y.data, np.where(kept, 2 * x.data, 0))
+        return y
+
+    first = check(x)
+    before = first.data.copy()
+    assert layer.eval()(x) is x
+    layer.train()
+    with no_grad():
+        check(x)  # the sequence goes on, and recording has no say in it
+    check(Tensor(x.data))  # nor has whether anybody wants the gradient
+    check(Tensor(x.data.astype(np.float16)))
+    y = check(x)
+    y.backward(g)
+    kept = y.data != 0
+    np.testing.assert_array_equal(x.grad, np.where(kept, 2 * g, 0))
+    np.testing.assert_array_equal(first.data, before)
+    layer.p = 0.75
+    kept = draws.uniform(0.0, 1.0, shape) >= 0.75
+    np.testing.assert_array_equal(layer(x).data, np.where(kept, 4 * x.data, 0))
+
+
+class Nested(Module):
+    """A module in a module in a module ..., each with a parameter, a buffer and a generator."""
+
+    def __init__(self, depth: int) -> None:
+        self.weight = Tensor(np.full(2, depth, np.float32), requires_grad=True)
+        self.register_buffer("count", np.full(1, depth))
+        self.drop = Dropout(0.5)
+        if depth:
+            self.inner = Nested(depth - 1)
+
+
+def wide() -> Module:
+    """A hundred and fifty layers in one list, and as many attributes."""
+    net = Module()
+    net.layers = ModuleList(Linear(1, 1) for _ in range(150))
+    for i in range(150):
+        setattr(net, f"p{i}", tensor(1, seed=i))
+        setattr(net, f"m{i}", Dropout(0.1))
+    return net
+
+
+@pytest.mark.parametrize("make", [lambda: Nested(12), wide])
+def test_nothing_is_lost_in_a_large_tree(make: Any) -> None:
+    net, other = make(), make()
+    nested = isinstance(net, Nested)
+    parameters = 13 if nested else 450
+    assert len({id(p) for p in net.parameters()}) == parameters
+    assert len(list(net.named_parameters())) == parameters
+    assert len({id(m) for m in net.modules()}) == (26 if nested else 302)
+    assert len(list(net.named_buffers())) == (13 if nested else 0)
+    assert len(net.rng_state()) == (13 if nested else 150)
+    assert len({rng["stream"] for rng in net.rng_state().values()}) == len(net.rng_state())
+    assert repr(net).count("Dropout(") == (13 if nested else 150)
+    seen: list[Module] = []
+    net.apply(seen.append)
+    assert seen == list(net.modules())
+
+    for mode in (False, True, False):
+        net.train(mode)
+        assert {m.training for m in net.modules()} == {mode}
+    assert {m.training for m in other.modules()} == {True}
+    for p in net.parameters():
+        p.grad = np.ones_like(p.data)
+    next(net.parameters()).requires_grad = False
+    net.zero_grad()
+    assert all(p.grad is None for p in net.parameters())
+
+    state = {path: array + 1 for path, array in net.state_dict().items()}
+    assert other.load_state_dict(state) == Unmatched([], [])
+    assert same(other.state_dict(), state)
+    last = list(state)[-1]
+    with pytest.raises(ValueError, match=last.replace(".", r"\.")):
+        other.load_state_dict({path: array for path, array in state.items() if path != last})
+    generators = net.rng_state()
+    other.seed_generators(PCG32(7))
+    assert other.rng_state() == {path: PCG32(7).substream(path).state() for path in generators}
+    root = PCG32(8)
+    for count in ("", " #2", " #3"):  # three models of one root
+        other.seed_generators(root)
+        assert other.rng_state() == {p: root.substream(p + count).state() for p in generators}
+    other.load_rng_state(generators)
+    assert other.rng_state() == generators
+    net.astype(np.float16)
+    assert {p.dtype for p in net.parameters()} == {np.dtype(np.float16)}
+
+
+def test_long_lists() -> None:
+    layers = [Linear(1, 1) for _ in range(150)]
+    listed = ModuleList(layers)
+    assert len(listed) == 150
+    assert list(listed) == layers
+    assert list(listed[::-1]) == layers[::-1]
+    assert listed[149] is listed[-1] is layers[149]
+    setattr(listed, "7", layers[0])  # another module in an old place keeps the place's order
+    assert [path for path, _ in listed.named_children()][:8] == [*map(str, range(7)), "8"]
+    assert list(listed.state_dict())[14] == "7.weight"
+    model = Sequential(*[lambda x: x + 1.0] * 150)
+    assert model(Tensor(0.0)).item() == 150
+    assert Sequential(*layers[:60])(Tensor(np.ones(1, np.float32))).shape == (1,)
+
+
+@pytest.mark.parametrize("shape", [(1,), (60, 50)])
+def test_states_share_no_memory(shape: tuple[int, ...]) -> None:
+    net, given = Module(), np.zeros(shape)
+    net.a = tensor(*shape)
+    net.register_buffer("b", given)
+    net.register_buffer("c", Tensor(given))
+    state = net.state_dict()
+    for _ in "before", "after":
+        arrays = [given, *state.values(), net.a.data, net.b.data, net.c.data]
+        for i, one in enumerate(arrays):
+            assert not any(np.shares_memory(one, other) for other in arrays[:i])
+        net.load_state_dict(state)
+    net.d = net.a
+    conflict = net.state_dict()
+    conflict["d"].reshape(-1)[-1] += 1
+    with pytest.raises(ValueError):
+        net.load_state_dict(conflict)
+    for forget in (net.zero_grad, lambda: net.astype(np.float64), lambda: net.astype(np.float32)):
+        net.a.grad = np.ones(shape)
+        forget()
+        assert net.a.grad is None
+
+
+@pytest.mark.parametrize("evaluating", [True, False])
+@pytest.mark.parametrize("recording", [True, False])
+def test_every_change_is_seen_by_the_next_call(evaluating: bool, recording: bool) -> None:
+    layer = Linear(3, 2, dtype=np.float64).train(not evaluating)
+    x = tensor(2, 4, 3)
+    results: list[tuple[Tensor, Any]] = []
+
+    def check() -> None:
+        if recording:
+            y = layer(x)
+        else:
+            with no_grad():
+                y = layer(x)
+        assert y.requires_grad == recording
+        want = np.einsum("bti,oi->bto", x.data, layer.weight.data) + layer.bias.data
+        np.testing.assert_allclose(y.data, want, rtol=1e-5 if y.dtype == np.float32 else 1e-12)
+        results.append((y, y.data.copy()))
+
+    check()
+    layer.load_state_dict({path: a + 1 for path, a in layer.state_dict().items()})
+    check()
+    layer.weight.data = 2 * layer.weight.data
+    check()
+    layer.bias.data[0] = 7.0
+    check()
+    layer.weight.data *= 3.0
+    check()
+    layer.weight = tensor(2, 3, seed=4)
+    check()
+    layer.eval().train().train(not evaluating)
+    x.data = tensor(2, 4, 3, seed=5).data
+    check()
+    layer.weight.requires_grad = False
+    check()
+    layer.astype(np.float32)
+    x.data = x.data.astype(np.float32)
+    check()
+    for y, kept in results:  # and no call writes into an earlier one's result
+        assert np.array_equal(y.data, kept)

@@ -4,15 +4,21 @@
 import math
 from functools import partial
 
+import hypothesis
 import numpy as np
 import pytest
 import torch
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from tinyllm.nn import Linear, Module, Sequential
 from tinyllm.num.gradcheck import gradcheck
 from tinyllm.num.pcg32 import PCG32
 from tinyllm.tensor import Tensor
 from tinyllm.train import SGD, AdamW, clip_grad_norm, cross_entropy, warmup_cosine
+
+torch.set_num_threads(1)
+SEEDED = hypothesis.settings(derandomize=True, database=None, deadline=None, max_examples=40)
 
 
 def normal(*shape, seed=0, scale=1.0):
@@ -226,7 +232,7 @@ def test_loss_validation():
     for targets in ([0], [[0, 1]], 0, [0, 1, 2]):
         with pytest.raises(ValueError):
             cross_entropy(z, targets)
-    for bad in (-1, 3, -101):
+    for bad in (-1, 3, -101, -5000, 70_000):
         with pytest.raises(ValueError):
             cross_entropy(z, [0, bad])
     with pytest.raises(ValueError):
@@ -793,3 +799,202 @@ def test_fifty_steps_against_torch():
         for p, q in zip(ours.parameters(), theirs.parameters(), strict=True):
             close(p.data, q)
     assert 10 < clipped < 50  # some steps were clipped, some not
+
+
+def same_loss(shape, reduction, ignore=-100, share=0.3, dtype="f8"):
+    """The loss, twice its gradient, and nothing else changed."""
+    rng = np.random.default_rng(1)
+    z = normal(*shape, scale=3.0).astype(dtype)
+    t = np.asarray(rng.integers(0, shape[-1], shape[:-1]))
+    hidden = np.asarray(rng.random(t.shape) < share)
+    hidden.reshape(-1)[-1:] = False
+    t = np.where(hidden, ignore, t)
+    ours, theirs = leaf(z.copy()), torch.tensor(z, requires_grad=True)
+    given = t.copy()
+    loss = cross_entropy(ours, given, ignore=ignore, reduction=reduction)
+    given[...] = 0  # the next batch comes into the same array
+    want = torch.nn.functional.cross_entropy(
+        theirs.reshape(-1, shape[-1]),
+        torch.tensor(t).reshape(-1),
+        ignore_index=ignore,
+        reduction=reduction,
+    )
+    tolerance = 1e-11 if dtype == "f8" else 3e-5
+    assert loss.dtype == z.dtype
+    close(loss.data.reshape(-1), want.reshape(-1), tolerance)
+    cotangent = normal(*loss.shape, seed=3).astype(dtype)
+    for _ in range(2):
+        loss.backward(cotangent, retain_graph=True)
+        want.backward(torch.tensor(cotangent).reshape(want.shape), retain_graph=True)
+        assert ours.grad.dtype == z.dtype
+        close(ours.grad, theirs.grad, tolerance)
+    assert (ours.data == z).all()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(
+    "shape", [(1, 2), (130, 3), (3, 1300), (1300, 9), (2, 1, 3, 1, 2, 5), (4, 50_000), (7,)]
+)
+def test_cross_entropy_at_every_size(shape, reduction):
+    same_loss(shape, reduction, share=0.0)
+    same_loss(shape, reduction, ignore=-10_000, dtype="f4")
+    same_loss(shape, reduction, ignore=100_000)
+
+
+@SEEDED
+@hypothesis.given(
+    hnp.array_shapes(max_dims=4, max_side=40).filter(lambda shape: math.prod(shape) < 5000),
+    st.sampled_from(["mean", "sum", "none"]),
+    st.sampled_from([0.0, 0.3, 0.9]),
+    st.sampled_from(["f4", "f8"]),
+)
+def test_cross_entropy_of_drawn_shapes(shape, reduction, share, dtype):
+    same_loss(shape, reduction, share=share, dtype=dtype)
+
+
+def test_targets_are_read_at_each_call():
+    z, t = Tensor(normal(4, 5)), np.zeros(4, int)
+    for k in range(5):
+        t[:] = k
+        close(cross_entropy(z, t).item(), -np.log(softmax(z.data))[:, k].mean())
+
+
+def test_distant_classes():
+    z = np.array([[0.0, -9, -29, -51, -99, -300, -700], [4e3, 4e3, 0, 1, 2, 3, 4]])
+    for k in range(7):
+        x, t = leaf(z), torch.tensor(z, requires_grad=True)
+        loss = cross_entropy(x, [k, k], reduction="sum")
+        want = torch.nn.functional.cross_entropy(t, torch.tensor([k, k]), reduction="sum")
+        np.testing.assert_allclose(loss.item(), want.item(), rtol=1e-13)
+        loss.backward()
+        want.backward()
+        np.testing.assert_allclose(x.grad, t.grad.numpy(), rtol=1e-12, atol=1e-16)
+
+
+OPTIMISERS = {
+    SGD: (torch.optim.SGD, {"lr": 0.01, "momentum": 0.9, "weight_decay": 0.1}),
+    AdamW: (torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
+}
+
+
+def assign(optimizer, oracle, **settings):
+    """Settings assigned between steps, on both sides."""
+    for name, value in settings.items():
+        setattr(optimizer, name, value)
+        oracle.param_groups[0][name] = value
+
+
+@pytest.mark.parametrize("kind", OPTIMISERS)
+def test_many_steps_with_changes_between(kind):
+    shapes = [(1,), (), (2, 3, 4, 20)]
+    ours = [leaf(normal(*shape, seed=i)) for i, shape in enumerate(shapes)]
+    theirs = [torch.tensor(p.data, requires_grad=True) for p in ours]
+    make, settings = OPTIMISERS[kind]
+    optimizer, oracle = kind(ours, **settings), make(theirs, **settings)
+    changes = {
+        120: {"lr": 0.02},
+        150: {"weight_decay": 0.3},
+        180: {"momentum": 0.5} if kind is SGD else {"betas": (0.8, 0.99)},
+        210: {} if kind is SGD else {"eps": 1e-3},
+    }
+    for step in range(300):
+        assign(optimizer, oracle, **changes.get(step, {}))
+        for i, (p, q) in enumerate(zip(ours, theirs, strict=True)):
+            if step % 50 == 49:  # somebody else changes the numbers
+                p.data = normal(*p.shape, seed=step)
+                q.data = torch.tensor(p.data)
+            p.grad = normal(*p.shape, seed=9 * step + i, scale=1e6 if step % 40 == 7 else 1.0)
+            q.grad = torch.tensor(p.grad)
+        if step == 250:  # a new optimiser goes on from the old one's state
+            state = optimizer.state_dict()
+            kept = {name: array.copy() for name, array in state.items()}
+            now = {name: getattr(optimizer, name) for name in settings}
+            now |= {} if kind is SGD else {"betas": optimizer.betas, "eps": optimizer.eps}
+            optimizer = kind(ours, **now)
+            optimizer.load_state_dict(state)
+        optimizer.step()
+        oracle.step()
+        for p, q in zip(ours, theirs, strict=True):
+            close(p.data, q, 1e-9)
+    assert all((state[name] == kept[name]).all() for name in state)
+
+
+@pytest.mark.parametrize("kind", OPTIMISERS)
+def test_many_parameters(kind):
+    shapes = [(1 + i // 4 % 3, 2) if i % 4 > 1 else (1 + i % 5,) for i in range(150)]
+    shapes[70:80] = [(400, 400)] * 10
+    shapes[90] = (1_100, 1_000)  # a million and more
+    ours = [leaf(normal(*shape, seed=i).astype("f4")) for i, shape in enumerate(shapes)]
+    theirs = [torch.tensor(p.data, requires_grad=True) for p in ours]
+    make, settings = OPTIMISERS[kind]
+    optimizer, oracle = kind(ours, **settings), make(theirs, **settings)
+    for step in range(2):
+        for i, (p, q) in enumerate(zip(ours, theirs, strict=True)):
+            p.grad = np.full(p.shape, 1 + (i + step) % 7, "f4")
+            q.grad = torch.tensor(p.grad)
+        optimizer.step()
+        oracle.step()
+    for p, q in zip(ours, theirs, strict=True):
+        assert p.dtype == np.float32
+        close(p.data, q, 1e-5)
+    state = optimizer.state_dict()
+    kept = {name: array.copy() for name, array in state.items()}
+    again = kind(ours, **settings)
+    again.load_state_dict(state)
+    for one in (optimizer, again):
+        one.step()  # neither what was saved nor what was loaded is what the optimiser works with
+        assert all((state[name] == kept[name]).all() for name in state)
+    data = [p.data for p in ours]
+    ours[-1].grad = np.ones(7, "f4")
+    with pytest.raises(ValueError):
+        optimizer.step()
+    assert all(p.data is x for p, x in zip(ours, data, strict=True))
+    optimizer.zero_grad()
+    assert all(p.grad is None for p in ours)
+    for call in (kind, lambda parameters: clip_grad_norm(parameters, 1.0)):
+        with pytest.raises(ValueError):
+            call([*ours, ours[-1]])
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_parameter_of_any_size(size):
+    for kind, (make, settings) in OPTIMISERS.items():
+        for shape in ((size,), (size, 200), (200, size), (2, size, 3, 5), (size,) * 5):
+            p = leaf(normal(*shape))
+            q = torch.tensor(p.data, requires_grad=True)
+            optimizer, oracle = kind([p], **settings), make([q], **settings)
+            for seed in range(3):
+                p.grad = normal(*shape, seed=seed, scale=1e-7)
+                q.grad = torch.tensor(p.grad)
+                optimizer.step()
+                oracle.step()
+            close(p.data, q)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_clipping_of_many_gradients(dtype):
+    shapes = [(2, 3)] * 100 + [(9, 2, 2, 3), (), (1,), (120, 90)]
+    for scale, max_norm in ((1.0, 5.0), (1.0, 1e6), (1e30, 1.0)):
+        ours = [leaf(np.zeros(shape, dtype)) for shape in shapes]
+        for i, p in enumerate(ours):
+            p.grad = np.array(normal(*p.shape, seed=i, scale=scale), dtype)
+        whole = np.concatenate([p.grad.reshape(-1).astype("f8") for p in ours])
+        length = np.linalg.norm(whole)
+        close(clip_grad_norm(ours, max_norm) / scale, length / scale, 1e-5)
+        now = np.concatenate([p.grad.reshape(-1).astype("f8") for p in ours])
+        close(now, whole * min(1.0, max_norm / length), 1e-5)
+
+
+@pytest.mark.parametrize(("warmup", "total"), [(1, 2), (2_000, 600_000), (3_000_000, 90_000_000)])
+def test_long_schedules(warmup, total):
+    def rate(step):
+        return warmup_cosine(step, peak=3.0, warmup=warmup, total=total, floor=1.0)
+
+    for step in {0, 1, warmup // 3, warmup // 2, warmup - 1}:
+        if step < warmup:
+            close(rate(step), 3.0 * (step + 1) / warmup)
+    for part in range(9):
+        step = warmup + (total - warmup) * part // 8
+        share = (step - warmup) / (total - warmup)
+        close(rate(step), 2.0 + math.cos(math.pi * share))
+    assert rate(total) == rate(100 * total) == 1.0

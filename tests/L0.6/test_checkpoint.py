@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from pathlib import Path
@@ -16,6 +17,9 @@ import pytest
 import safetensors.numpy
 import safetensors.torch
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from tinyllm import checkpoint
 from tinyllm.checkpoint import (
@@ -506,3 +510,133 @@ def test_what_cannot_be_written(tmp_path):
     with pytest.raises(TypeError):
         write_safetensors(path, {}, {"step": 7})
     assert not path.exists()
+
+
+def many():
+    """Three thousand entries, some with long names, whose header has hundreds of kilobytes."""
+    arrays = {f"layers.{i}.{'n' * (i % 400)}": np.full(1 + i % 3, i + 0.1) for i in range(3000)}
+    return arrays | {"last": np.arange(5, dtype="i1")}
+
+
+def test_many_entries_and_long_texts(tmp_path):
+    path = tmp_path / "x.safetensors"
+    texts = {"long": "é" * 100_000, "empty": ""} | {f"t{i}": str(i) for i in range(500)}
+    given = dict(texts)
+    write_safetensors(path, many(), given)
+    assert given == texts  # the caller's table is the caller's
+    got, read = read_safetensors(path)
+    assert read == texts
+    assert list(got) == list(many())
+    theirs = safetensors.numpy.load_file(path)
+    for name, array in many().items():
+        assert (got[name] == array).all()
+        assert (theirs[name] == array).all()
+    for n in range(5000, 5003):  # however long the header is, the arrays begin at a multiple of 8
+        write_safetensors(path, {"x": np.ones(1)}, {"text": "x" * n})
+        assert int.from_bytes(path.read_bytes()[:8], "little") % 8 == 0
+
+
+LARGE = {
+    "float64": np.random.default_rng(0).normal(size=700_000),
+    "turned": np.arange(2.0**17).reshape(64, 2, 32, 32).transpose(2, 0, 3, 1),
+    "axes": np.arange(512, dtype="i2").reshape((2,) * 9),
+    "bools": np.arange(30_000) % 3 == 0,
+    "whole": np.array([2**63 - 1, -(2**63), 2**53 + 1]),
+    "unsigned": np.array([2**64 - 1, 2**63 + 1], "u8"),
+}
+
+
+def test_large_arrays(tmp_path):
+    path = tmp_path / "x.safetensors"
+    write_safetensors(path, LARGE)
+    theirs = safetensors.numpy.load_file(path)
+    got, _ = read_safetensors(path)
+    for name, array in LARGE.items():
+        assert got[name].shape == array.shape
+        assert (got[name] == array).all()
+        assert (theirs[name] == array).all()
+        assert got[name].flags.writeable
+        assert got[name].flags.owndata or got[name].base.flags.owndata
+    numbers = torch.tensor([float("inf"), -float("inf"), 3e38, 1e-40] * 5000).bfloat16()
+    safetensors.torch.save_file({"half": numbers}, path)
+    assert (read_safetensors(path)[0]["half"] == numbers.float().numpy()).all()
+
+
+@pytest.mark.parametrize("arrays", [many, lambda: LARGE], ids=["many", "large"])
+def test_damage_anywhere_in_a_large_file(tmp_path, arrays):
+    path = tmp_path / "x.safetensors"
+    write_safetensors(path, arrays(), {"step": "7"})
+    data = bytearray(path.read_bytes())
+    for at in {len(data) * k // 12 for k in range(1, 12)} | {len(data) - 1}:
+        data[at] ^= 1
+        path.write_bytes(data)
+        data[at] ^= 1
+        with pytest.raises(CheckpointError):
+            read_safetensors(path)
+    path.write_bytes(data[:-1])
+    with pytest.raises(CheckpointError):
+        read_safetensors(path)
+
+
+def test_faults_behind_many_right_entries(tmp_path):
+    path = tmp_path / "x.safetensors"
+    entries = {
+        f"w{i}": {"dtype": "U8", "shape": [1], "data_offsets": [i, i + 1]} for i in range(300)
+    }
+    path.write_bytes(file_of(entries, bytes(300)))
+    assert len(read_safetensors(path)[0]) == 300
+    overlap = entries | {"w299": {"dtype": "U8", "shape": [1], "data_offsets": [298, 299]}}
+    text = json.dumps(entries)[:-1] + "," + json.dumps({"w0": entries["w0"]})[1:]
+    bools = {"w": {"dtype": "BOOL", "shape": [9000], "data_offsets": [0, 9000]}}
+    for faulty in (
+        file_of(overlap, bytes(299)),
+        file_of(entries, bytes(301)),
+        file_of(text.encode(), bytes(300)),
+        file_of(bools, bytes(8999) + b"\2"),
+    ):
+        path.write_bytes(faulty)
+        with pytest.raises(CheckpointError):
+            read_safetensors(path)
+
+
+def test_each_write_is_the_last_one(tmp_path):
+    path, x = tmp_path / "x.safetensors", np.zeros(10_000)
+    for step in range(4):
+        x[:] = step  # the same array, the same size of file
+        write_safetensors(path, {"x": x}, {"step": str(step)})
+        before, texts = read_safetensors(path)
+        assert (before["x"] == step).all()
+        assert texts == {"step": str(step)}
+        before["x"][:] = 99
+        assert (read_safetensors(path)[0]["x"] == step).all()
+    write_atomically(path, (bytes([k % 256]) * 3 for k in range(5000)))
+    assert path.read_bytes() == b"".join(bytes([k % 256]) * 3 for k in range(5000))
+    write_atomically(path, [bytes(9_000_000)])
+    assert path.stat().st_size == 9_000_000
+
+
+ARRAYS = st.sampled_from(DTYPES).flatmap(
+    lambda dtype: hnp.arrays(
+        dtype, hnp.array_shapes(min_dims=0, max_dims=5, min_side=0, max_side=5)
+    )
+)
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=30).filter(
+    lambda name: name not in ("__metadata__", "sha256")
+)
+
+
+@settings(derandomize=True, database=None, deadline=None, max_examples=40)
+@given(st.dictionaries(NAMES, ARRAYS, max_size=6), st.dictionaries(NAMES, NAMES, max_size=3))
+def test_whatever_is_drawn_comes_back(arrays, texts):
+    arrays = {name: np.array(x[..., ::-1] if x.ndim else x).T for name, x in arrays.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x"
+        write_safetensors(path, arrays, texts)
+        got, read = read_safetensors(path)
+        theirs = safetensors.numpy.load_file(path)
+    assert read == texts
+    assert list(got) == list(arrays)
+    for name, array in arrays.items():
+        for found in (got[name], theirs[name]):
+            assert (found.shape, found.dtype) == (array.shape, array.dtype)
+            np.testing.assert_array_equal(found, array)

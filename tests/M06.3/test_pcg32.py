@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
 
 from tinyllm.num.pcg32 import PCG32, default_generator, manual_seed
 
@@ -431,6 +432,9 @@ RANGES = [
     (2**62, 2**63),
     (2**63 - 1, 2**63),
     (-(2**62), 2**62 + 1),
+    (-(2**63) + 1, -(2**63) + 100),
+    (-(2**53) - 1, 2**53 + 2),
+    (0, 3_000_000_000),
 ]
 
 
@@ -470,7 +474,7 @@ def test_permutation_equals_reference() -> None:
         assert found.dtype == np.int64
         assert found.tolist() == shuffled(draws, n)
         assert rng.next_uint32() == next(draws)
-    start, n = PCG32(0), 150_000  # large enough that some draws are refused
+    start, n = PCG32(0), 300_000  # large enough that some draws are refused
     ahead = PCG32(0)
     found = ahead.permutation(n)
     assert found.tolist() == shuffled(reference(0), n)
@@ -553,3 +557,108 @@ def test_validation(call: Callable[[PCG32], Any], error: type[Exception]) -> Non
     assert rng.state() == before  # a refused call draws nothing and changes nothing
     assert rng.uniform(shape=np.int64(3)).shape == (3,)  # numpy's whole numbers will do
     assert rng.uniform(shape=[2, 3]).shape == (2, 3)
+
+
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_millions_equal_pieces(name: str) -> None:
+    n, cuts = 1_200_000, (7, 500_001)
+    whole, pieces = PCG32(5), PCG32(5)
+    together = METHODS[name](whole, n)
+    kept = together.copy()
+    at = 0
+    for cut in (*cuts, n - sum(cuts)):
+        assert np.array_equal(METHODS[name](pieces, cut), together[at : at + cut])
+        at += cut
+    assert whole.state() == pieces.state()
+    assert np.array_equal(together, kept)  # what was drawn later is written elsewhere
+
+
+def test_an_old_generator() -> None:
+    rng, far = PCG32(6), PCG32(6)
+    total = 0
+    for n in (3_000_000, 1, 2**20, 16_384):
+        drawn = rng.uint32s(n)
+        ahead = PCG32(6)
+        ahead.advance(total + n - 3 if n > 2 else total)
+        assert drawn[-3:].tolist() == [ahead.next_uint32() for _ in range(min(n, 3))]
+        total += n
+    far.advance(total)
+    assert rng.state() == far.state()
+    assert [rng.next_uint32() for _ in range(10_000)] == far.uint32s(10_000).tolist()
+    assert rng.state() == far.state()
+
+
+@settings(derandomize=True, database=None, deadline=None, max_examples=60)
+@given(
+    st.sampled_from(sorted(METHODS.keys() - {"uint32s"})),
+    hnp.array_shapes(min_dims=0, max_dims=5, max_side=4),
+    st.integers(0, 2**64 - 1),
+)
+def test_drawn_shapes_are_filled_in_c_order(name: str, shape: tuple[int, ...], seed: int) -> None:
+    flat, grid = PCG32(seed), PCG32(seed)
+    want = METHODS[name](flat, math.prod(shape)).reshape(shape)
+    found = METHODS[name](grid, shape)
+    assert found.shape == shape
+    assert np.array_equal(found, want)
+    assert grid.state() == flat.state()
+
+
+def test_many_children() -> None:
+    rng, names = PCG32(3), [f"layers.{i}.attention.dropout" for i in range(60)]
+    seen = set()
+    for count in range(1, 151):
+        for name in names if count < 13 else names[:1]:
+            child = rng.spawn(name)
+            assert (
+                child.state() == rng.substream(name if count == 1 else f"{name} #{count}").state()
+            )
+            seen.add((child.seed, child.stream))
+    assert len(seen) == 60 * 12 + 138
+    assert PCG32(3).spawn(names[0]).state() == rng.substream(names[0]).state()
+    long = "n" * 200
+    assert rng.substream(long).state() != rng.substream(long + "n").state()
+    assert rng.spawn(long).state() == rng.substream(long).state()
+    assert rng.spawn(long + "n").state() == rng.substream(long + "n").state()
+    rng.set_state(rng.state())  # the counts start anew, the large ones too
+    assert rng.spawn(names[0]).state() == rng.substream(names[0]).state()
+
+
+def test_default_generator_from_every_seed() -> None:
+    for seed in (2**64 - 1, 2**40 + 1, 2**32, 5):
+        rng = manual_seed(seed)
+        rng.spawn("a")
+        rng.uint32s(9)
+        assert manual_seed(seed).state() == PCG32(seed).state()
+        assert (
+            rng.substream("a").state() == rng.spawn("a").state() == PCG32(seed).spawn("a").state()
+        )
+    manual_seed(0)
+
+
+def test_scales_and_shifts_of_every_size() -> None:
+    unit, normal = (
+        PCG32(1).uniform(0.0, 1.0, 6000, np.float64),
+        PCG32(1).normal(0.0, 1.0, 6000, np.float64),
+    )
+    for low, high in ((-1e300, 1e300), (1e9, 1e9 + 1e-3), (0.0, 1e-300), (-1e-9, 1e7)):
+        x = PCG32(1).uniform(low, high, 6000, np.float64)
+        np.testing.assert_allclose(x, unit * (high - low) + low, rtol=1e-15)
+    for mean, std in ((1e300, 1e290), (0.1, 1e-9), (-1e9 - 0.1, 1e6), (1e-30, 1e-30)):
+        x = PCG32(1).normal(mean, std, 6000, np.float64)
+        assert np.array_equal(x, normal * std + mean)
+        if abs(mean) < 1e30:
+            single = PCG32(2).normal(mean, std, 6000)
+            z = PCG32(2).normal(0.0, 1.0, 6000)
+            np.testing.assert_allclose(
+                single, z.astype(np.float64) * std + mean, rtol=2e-7, atol=3e-7 * std
+            )
+
+
+@pytest.mark.parametrize("count", [3, 6, 1000, 4095, 2**31 + 1, 2**32 - 1])
+def test_the_smallest_draws_are_refused(count: int) -> None:
+    words = iter(smallest().uint32s(20).tolist())
+    wanted = [bounded(words, count) for _ in range(3)]
+    rng = smallest()
+    assert [int(rng.integers(0, count)) for _ in range(3)] == wanted
+    assert smallest().integers(0, count, 3).tolist() == wanted
+    assert rng.next_uint32() == next(words)

@@ -21,7 +21,7 @@ def cross_entropy(
 ) -> Tensor:
     """Negative log-probability of the target class, a natural logarithm.
 
-    logits [..., V] of any size, targets whole numbers [...] from 0 to V - 1. Positions whose target
+    logits [..., V] of any size, targets whole numbers [...] from 0 to V - 1, copied. Positions whose target
     is `ignore` (None: no target is) are never read, count for nothing and have gradient 0.
     "mean" is over the positions that count, a tensor of shape (); "sum" is their sum, of shape ();
     "none" the loss of each position [...], 0 where ignored. Computed in float32 at least and
