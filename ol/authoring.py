@@ -306,17 +306,18 @@ def freeze(chapter: Chapter) -> Answer:
     stale = {name: known for name, known in kept["mutants"].items() if name not in fit}
     if fit and not stale:
         return Answer(0, [f"none of the {len(fit)} mutants is stale"], {"kept": len(fit)})
-    seeded = {one.name: one.source for one in seeded_mutants(chapter) if one.path == chapter.path}
-    known = seeded | {one.name: one.source for one in fit.values()}
+    known = [one.source for one in (*seeded_mutants(chapter), *fit.values())]
     made = [
         one
-        for one in candidates(source, known.values())
+        for one in candidates(source, known)
         if is_promised(source, one, set(kept["left_out"]))
         and (not fit or place(source, one) in {old["in"] for old in stale.values()})
     ]
     free = (name for i in itertools.count(1) if (name := f"g{i:02}") not in fit)
     new = dict(zip(free, spread(source, made), strict=False))
-    sources = known | {name: one.source for name, one in new.items()}
+    seeded = {one.name: one for one in seeded_mutants(chapter) if one.facts["hint"]}
+    counted = {name: one.source for name, one in (seeded | fit).items() if one.path == chapter.path}
+    sources = counted | {name: one.source for name, one in new.items()}
     kills = _kills(chapter, source, sources, set(kept["beyond"]))
     picked = [name for name in unsubsumed(kills) if name in new]
     for name in stale:
