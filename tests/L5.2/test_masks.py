@@ -255,8 +255,9 @@ def test_tokens_at_any_size(B, Tk, dtype):
             assert mask.dtype == np.bool_
             np.testing.assert_array_equal(mask[:, 0, 0], wanted)
             mask[...] = False
-    signed = tokens.astype(np.int64) - 5
-    np.testing.assert_array_equal(token_mask(signed, -5)[:, 0, 0], signed != -5)
+    wide = tokens.astype(np.int64) * 256 - 512  # alike in their lowest byte, and some below 0
+    for pad in (-512, 0, 256, 1 << 40):
+        np.testing.assert_array_equal(token_mask(wide, pad)[:, 0, 0], wide != pad)
     tokens[:, ::2] = 3
     np.testing.assert_array_equal(token_mask(tokens, 3)[:, 0, 0], tokens != 3)
 

@@ -301,13 +301,14 @@ def test_searches_of_any_size(case, holes):
     options = {"start": 1, "end": end, "max_length": max_length}
     wanted = [plain_beams(model, row, width=width, alpha=alpha, **options) for row in range(inputs)]
     for _ in range(2):  # nothing is remembered
-        assert beam_search(model, inputs, width=width, alpha=alpha, **options) == wanted
+        found = beam_search(model, inputs, width=width, alpha=alpha, **options)
+        assert found == wanted
     greedy = greedy_search(model, inputs, **options)
     assert [[h] for h in greedy] == [
         plain_beams(model, r, width=1, **options) for r in range(inputs)
     ]
-    for beams in wanted[:3]:
-        assert all(isinstance(token, int) for h in beams for token in h.tokens)
+    for h in (*greedy, *found[0]):
+        assert all(type(token) is int for token in h.tokens)
 
 
 @pytest.mark.parametrize("search", ["greedy", "beams"])
@@ -344,6 +345,16 @@ def test_whatever_array_a_model_returns(search):
     single = run(lambda p, r: model(p, r).astype(np.float32))
     exact = run(lambda p, r: model(p, r).astype(np.float32).astype(np.float64))
     assert single == exact
+
+
+def test_hardly_probable_is_not_impossible():
+    def step(prefixes, rows):
+        return np.full((len(prefixes), 3), -1e4) + np.arange(3)
+
+    options = {"start": 1, "end": 0, "max_length": 70}
+    for h in (greedy_search(step, 1, **options)[0], beam_search(step, 1, width=9, **options)[0][0]):
+        assert h.tokens == (2,) * 70
+        assert h.log_prob == 70 * (2 - 1e4)
 
 
 def test_late_numbers_are_checked():
