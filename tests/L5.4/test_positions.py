@@ -521,6 +521,29 @@ def test_weights_may_change_between_calls():
     np.testing.assert_array_equal(learned.weight.grad, wanted)
 
 
+def test_calls_do_not_remember():
+    x, one = normal(2, 3, 8), SinusoidalPositions(8)
+    kept = []
+    for offset in (0, 300, 2, 5000, 4999, (1 << 24) + 1):  # one module's table grows again and again
+        t = np.arange(offset, offset + 3)[:, None] / 10000.0 ** (np.arange(0, 8, 2) / 8)
+        waves = np.stack([np.sin(t), np.cos(t)], axis=-1).reshape(3, 8)
+        close(one(Tensor(x), offset).data if offset < 1 << 20 else x + sinusoidal(3, 8, offset), x + waves, 1e-6)
+        for base in (10000.0, 100.0, 10000.0):
+            t = np.arange(offset, offset + 3)[:, None] / base ** (np.arange(0, 8, 2) / 8)
+            even, odd = x[..., ::2], x[..., 1::2]
+            first = even * np.cos(t) - odd * np.sin(t)
+            out = rotary(Tensor(x), offset, base).data
+            close(out[..., ::2], first, 1e-8)
+            close(SinusoidalPositions(8, base)(Tensor(x), 3).data, x + sinusoidal(3, 8, 3, base), 1e-6)
+            kept.append((out, out.copy()))
+    for V in (4, 300):
+        for seed in range(3):
+            out = embed(Tensor(normal(V, 8, seed=seed)), [[0, 3], [seed, 1]]).data
+            kept.append((out, out.copy()))
+    for out, copy in kept:
+        np.testing.assert_array_equal(out, copy)
+
+
 def test_two_of_one_generator_differ():
     rng = PCG32(2)
     made = [Embedding(9, 40, rng=rng), Embedding(9, 40, rng=rng), LearnedPositions(9, 40, rng=rng)]

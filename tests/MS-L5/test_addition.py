@@ -794,8 +794,8 @@ def test_models_of_any_size(d, heads, layers, d_ff, n, ts, tt):
         source, target = rng.integers(0, 10, (n, ts)), rng.integers(0, 10, (n, tt))
         source[:, 1:][rng.random((n, ts - 1)) < 0.2] = PAD
         call, tables = torch_twin(model, s)
-        for training in (True, False):
-            logits, want = model.train(training)(source, target), call(source, target)
+        for mode in (True, False):
+            logits, want = model.train(mode)(source, target), call(source, target)
             np.testing.assert_allclose(logits.data, want.detach().numpy(), rtol=1e-8, atol=1e-9)
         model.zero_grad()
         grad = rng.normal(size=logits.shape)
@@ -822,8 +822,8 @@ def test_a_model_is_what_its_weights_are_now():
         return np.concatenate([model(source, told).data.ravel(), *seen, flat])
 
     for change in ("in place", "replaced", "loaded", "in place"):
-        for training in (True, False):
-            model.train(training)
+        for mode in (True, False):
+            model.train(mode)
             kept = all_of(model)
             for p in model.parameters():
                 step = rng.normal(size=p.shape).astype(np.float32) / 5
@@ -839,7 +839,7 @@ def test_a_model_is_what_its_weights_are_now():
             np.testing.assert_array_equal(found, all_of(fresh))
             assert (found != kept).any()
             assert exact_match(model, asked) == exact_match(fresh, asked)
-            assert model.training == training
+            assert model.training == mode
             assert all(p.grad is None for p in model.parameters())
 
 
@@ -900,8 +900,8 @@ def test_many_sums_are_counted_and_written(half_trained):
 def test_modes_come_back():
     model, (source, target) = Adder(Settings(**SMALL, dropout=0.5)), batch(70)
     state = model.rng_state()
-    for training in (True, False):
-        model.train(training)
+    for mode in (True, False):
+        model.train(mode)
         for call in (
             lambda: translate(model, source),
             lambda: translate(model, source, width=9, threads=2),
@@ -909,17 +909,17 @@ def test_modes_come_back():
             lambda: exact_match(model, pairs()[1][:9]),
         ):
             call()
-            assert {m.training for _, m in model.named_modules()} == {training}
+            assert {m.training for _, m in model.named_modules()} == {mode}
         with pytest.raises(IndexError), evaluating(model):
             assert not model.training
             with evaluating(model):
                 pass
             assert not model.training
             raise IndexError
-        assert model.training == training
-        before = model.train(training)(source, target[:, :-1]).data
+        assert model.training == mode
+        before = model.train(mode)(source, target[:, :-1]).data
         with no_grad():
             after = model(source, target[:, :-1]).data
-        assert (before != after).any() == training  # dropout is on in training alone
+        assert (before != after).any() == mode  # dropout is on in training alone
     model.load_rng_state(state)
     assert model.rng_state() == state
