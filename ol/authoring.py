@@ -13,7 +13,7 @@ import re
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -287,11 +287,11 @@ def spread(source: str, made: list[Candidate], each: int = 3) -> list[Candidate]
     return found
 
 
-def unsubsumed(kills: Mapping[str, frozenset[str]]) -> list[str]:
+def unsubsumed(kills: Mapping[str, Collection[str]]) -> list[str]:
     """Mutants by the tests that catch them: one of those that die alike, none that others subsume."""
     first: dict[frozenset[str], str] = {}
     for name, tests in kills.items():
-        first.setdefault(tests, name)
+        first.setdefault(frozenset(tests), name)
     return [name for tests, name in first.items() if not any(other < tests for other in first)]
 
 
@@ -313,8 +313,7 @@ def freeze(chapter: Chapter) -> Answer:
         if is_promised(source, one, set(kept["left_out"]))
         and (not fit or place(source, one) in {old["in"] for old in stale.values()})
     ]
-    free = (name for i in itertools.count(1) if (name := f"g{i:02}") not in fit)
-    new = dict(zip(free, spread(source, made), strict=False))
+    new = {str(i): one for i, one in enumerate(spread(source, made))}
     seeded = {one.name: one for one in seeded_mutants(chapter) if one.facts["hint"]}
     counted = {name: one.source for name, one in (seeded | fit).items() if one.path == chapter.path}
     sources = counted | {name: one.source for name, one in new.items()}
@@ -323,10 +322,11 @@ def freeze(chapter: Chapter) -> Answer:
     for name in stale:
         patch_file(chapter, name).unlink(missing_ok=True)
     kept["mutants"] = {name: one.facts for name, one in fit.items()}
-    for name in picked:
+    free = (name for i in itertools.count(1) if (name := f"g{i:02}") not in fit)
+    for name, called in zip(picked, free, strict=False):
         course = [test for test in kills[name] if test.startswith(chapter.course_tests.name)]
-        kept["mutants"][name] = facts(source, new[name], function_name(min(course)))
-        write(patch_file(chapter, name), patch(chapter, source, new[name]))
+        kept["mutants"][called] = facts(source, new[name], function_name(course[0]))
+        write(patch_file(chapter, called), patch(chapter, source, new[name]))
     kept["mutants"] = dict(sorted(kept["mutants"].items()))
     write(path, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     makers = Counter(new[name].maker for name in picked)
@@ -351,7 +351,7 @@ SUITES = ROOT / "tests" / "suites"  # of a checkout
 
 def _kills(
     chapter: Chapter, source: str, sources: Mapping[str, str], beyond: set[str]
-) -> dict[str, frozenset[str]]:
+) -> dict[str, tuple[str, ...]]:
     """The tests that catch each mutant, of those that a smoke suite misses and others catch."""
     with tempfile.TemporaryDirectory() as folder, Runner() as runner:
 
@@ -373,7 +373,7 @@ def _kills(
     for name in quiet:
         by = {test.partition("::")[0] for test in verdicts[name].failed}
         if chapter.course_tests.name in by and len(by) > 1:
-            found[name] = frozenset(verdicts[name].failed)
+            found[name] = verdicts[name].failed
     return found
 
 

@@ -524,17 +524,30 @@ def test_weights_may_change_between_calls():
 def test_calls_do_not_remember():
     x, one = normal(2, 3, 8), SinusoidalPositions(8)
     kept = []
-    for offset in (0, 300, 2, 5000, 4999, (1 << 24) + 1):  # one module's table grows again and again
+    for offset in (
+        0,
+        300,
+        2,
+        5000,
+        4999,
+        (1 << 24) + 1,
+    ):  # one module's table grows again and again
         t = np.arange(offset, offset + 3)[:, None] / 10000.0 ** (np.arange(0, 8, 2) / 8)
         waves = np.stack([np.sin(t), np.cos(t)], axis=-1).reshape(3, 8)
-        close(one(Tensor(x), offset).data if offset < 1 << 20 else x + sinusoidal(3, 8, offset), x + waves, 1e-6)
+        close(
+            one(Tensor(x), offset).data if offset < 1 << 20 else x + sinusoidal(3, 8, offset),
+            x + waves,
+            1e-6,
+        )
         for base in (10000.0, 100.0, 10000.0):
             t = np.arange(offset, offset + 3)[:, None] / base ** (np.arange(0, 8, 2) / 8)
             even, odd = x[..., ::2], x[..., 1::2]
             first = even * np.cos(t) - odd * np.sin(t)
             out = rotary(Tensor(x), offset, base).data
             close(out[..., ::2], first, 1e-8)
-            close(SinusoidalPositions(8, base)(Tensor(x), 3).data, x + sinusoidal(3, 8, 3, base), 1e-6)
+            close(
+                SinusoidalPositions(8, base)(Tensor(x), 3).data, x + sinusoidal(3, 8, 3, base), 1e-6
+            )
             kept.append((out, out.copy()))
     for V in (4, 300):
         for seed in range(3):

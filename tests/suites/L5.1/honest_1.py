@@ -43,7 +43,13 @@ def compare(parts, mask=None, scale=None, asks=(1, 1, 1)):
             np.testing.assert_allclose(mine.grad, its.grad, atol=1e-9)
 
 
-SIZES = [((), 1, 1, 1, 1), ((2, 3), 5, 7, 4, 6), ((9,), 1, 5, 3, 2), ((2,), 40, 300, 2, 3), ((70, 1), 2, 1, 66, 2)]
+SIZES = [
+    ((), 1, 1, 1, 1),
+    ((2, 3), 5, 7, 4, 6),
+    ((9,), 1, 5, 3, 2),
+    ((2,), 40, 300, 2, 3),
+    ((70, 1), 2, 1, 66, 2),
+]
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
@@ -62,7 +68,11 @@ def test_who_asks(asks):
 
 def test_shared_axes():
     rng = np.random.default_rng(3)
-    q, k, v = rng.normal(size=(2, 3, 4, 5)), rng.normal(size=(3, 6, 5)), rng.normal(size=(2, 1, 6, 2))
+    q, k, v = (
+        rng.normal(size=(2, 3, 4, 5)),
+        rng.normal(size=(3, 6, 5)),
+        rng.normal(size=(2, 1, 6, 2)),
+    )
     theirs = [torch.tensor(x, requires_grad=True) for x in (q, k, v)]
     ours = [Tensor(x, requires_grad=True) for x in (q, k, v)]
     want, weights = definition(*theirs, None, 5**-0.5)
@@ -169,7 +179,7 @@ def test_calls_are_apart():
         found = scaled_dot_product_attention(Tensor(q), Tensor(k), Tensor(v), mask)
         want = definition(*map(torch.tensor, (q, k, v)), mask, 3**-0.5)
         kept.append([(x.data, y.numpy()) for x, y in zip(found, want, strict=True)])
-    for x, y in sum(kept, []):
+    for x, y in (pair for pairs in kept for pair in pairs):
         np.testing.assert_allclose(x, y, atol=1e-12)
 
 

@@ -24,7 +24,9 @@ def loops(q, k, v, mask, scale):
     return out, weights
 
 
-@pytest.mark.parametrize(("Tq", "Tk", "d", "dv"), [(4, 6, 3, 5), (1, 1, 1, 1), (3, 90, 70, 2), (66, 2, 2, 2)])
+@pytest.mark.parametrize(
+    ("Tq", "Tk", "d", "dv"), [(4, 6, 3, 5), (1, 1, 1, 1), (3, 90, 70, 2), (66, 2, 2, 2)]
+)
 def test_one_at_a_time(Tq, Tk, d, dv):
     q, k, v = normal(6, Tq, d), normal(6, Tk, d, seed=1), normal(6, Tk, dv, seed=2)
     mask = normal(6, Tq, Tk, seed=3) > -0.5
@@ -102,7 +104,8 @@ def test_garbage_goes_to_readers():
 
 def test_scores_of_a_thousand():
     out, weights = scaled_dot_product_attention(
-        *(Tensor(np.array(x, float)) for x in ([[1000.0], [-1000]], [[1.0], [2]], [[3.0], [4]])), scale=1.0
+        *(Tensor(np.array(x, float)) for x in ([[1000.0], [-1000]], [[1.0], [2]], [[3.0], [4]])),
+        scale=1.0,
     )
     assert weights.data.tolist() == [[0, 1], [1, 0]]
     assert out.data.tolist() == [[4], [3]]

@@ -39,7 +39,10 @@ def test_causal(Tq):
 
 def test_padding():
     lengths = [7, 1, 0, 3, 5]
-    for mask in (padding_mask(lengths, T), token_mask(np.arange(T) < np.array(lengths)[:, None], 0)):
+    for mask in (
+        padding_mask(lengths, T),
+        token_mask(np.arange(T) < np.array(lengths)[:, None], 0),
+    ):
         found = weights(mask)
         for b, n in enumerate(lengths):
             assert (found[b, :, :, :n] > 0).all()

@@ -46,7 +46,10 @@ def slow(step, row, width, length, alpha, start=1, end=0):
 
 
 @pytest.mark.parametrize("ties", [True, False])
-@pytest.mark.parametrize(("V", "width", "length", "alpha"), [(4, 2, 5, 1.0), (5, 12, 4, 0.5), (3, 3, 9, 2.0), (6, 1, 6, 0.0)])
+@pytest.mark.parametrize(
+    ("V", "width", "length", "alpha"),
+    [(4, 2, 5, 1.0), (5, 12, 4, 0.5), (3, 3, 9, 2.0), (6, 1, 6, 0.0)],
+)
 def test_against_lists(V, width, length, alpha, ties):
     step = model(V, ties=ties)
     found = beam_search(step, 9, start=1, end=0, max_length=length, width=width, alpha=alpha)
@@ -101,7 +104,9 @@ def test_impossible_tokens():
 
     (beams,) = beam_search(step, 1, start=1, end=0, max_length=3, width=5)
     assert [(h.tokens, h.ended) for h in beams] == [((1, 1, 1), False)]
-    assert beam_search(lambda p, r: np.full((len(p), 2), -np.inf), 1, start=1, end=0, max_length=3, width=2) == [[]]
+    assert beam_search(
+        lambda p, r: np.full((len(p), 2), -np.inf), 1, start=1, end=0, max_length=3, width=2
+    ) == [[]]
 
 
 def test_large_vocabularies():
@@ -124,11 +129,22 @@ def test_refusals():
     def bad(answer):
         return lambda p, r: answer
 
-    for answer in (np.full((1, 3), np.nan), np.array([[0.5, -1, -2]]), np.zeros((2, 3)), np.zeros(3)):
+    for answer in (
+        np.full((1, 3), np.nan),
+        np.array([[0.5, -1, -2]]),
+        np.zeros((2, 3)),
+        np.zeros(3),
+    ):
         with pytest.raises(ValueError):
             greedy_search(bad(answer), 1, start=1, end=0, max_length=3)
         with pytest.raises(ValueError):
             beam_search(bad(answer), 1, start=1, end=0, max_length=3, width=2)
-    for wrong in ({"width": 0}, {"max_length": 0}, {"alpha": -1.0}, {"width": 1.5}, {"alpha": math.nan}):
+    for wrong in (
+        {"width": 0},
+        {"max_length": 0},
+        {"alpha": -1.0},
+        {"width": 1.5},
+        {"alpha": math.nan},
+    ):
         with pytest.raises(ValueError):
             beam_search(model(3), 1, **{"start": 1, "end": 0, "max_length": 3, "width": 2} | wrong)

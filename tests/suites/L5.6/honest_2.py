@@ -118,7 +118,12 @@ def test_how_often_the_model_is_asked():
 def test_log_softmax_and_errors():
     np.testing.assert_allclose(log_softmax([[0.0, math.log(3)]]), np.log([[0.25, 0.75]]))
     assert log_softmax([1e4, 0.0]).tolist() == [0, -1e4]
-    for answer in (np.full((1, 3), np.nan), np.full((1, 3), 1.0), np.zeros((1, 0)), np.zeros((2, 3))):
+    for answer in (
+        np.full((1, 3), np.nan),
+        np.full((1, 3), 1.0),
+        np.zeros((1, 0)),
+        np.zeros((2, 3)),
+    ):
         for search in (greedy_search, lambda *a, **o: beam_search(*a, width=3, **o)):
             with pytest.raises(ValueError):
                 search(lambda p, r, answer=answer: answer, 1, **ENDS)

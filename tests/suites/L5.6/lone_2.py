@@ -6,7 +6,10 @@ from tinyllm.xfmr.search import beam_search, greedy_search, log_softmax
 
 
 def step(prefixes, rows):
-    z = [np.random.default_rng([r, *p]).normal(size=6) for p, r in zip(prefixes.tolist(), rows.tolist(), strict=True)]
+    z = [
+        np.random.default_rng([r, *p]).normal(size=6)
+        for p, r in zip(prefixes.tolist(), rows.tolist(), strict=True)
+    ]
     return log_softmax(z)
 
 

@@ -39,7 +39,13 @@ def compare(parts, mask=None, scale=None, asks=(1, 1, 1)):
             np.testing.assert_allclose(mine.grad, its.grad, atol=1e-9)
 
 
-SIZES = [((), 1, 1, 1, 1), ((2, 3), 5, 7, 4, 6), ((9,), 1, 5, 3, 2), ((2,), 40, 300, 2, 3), ((70, 1), 2, 1, 66, 2)]
+SIZES = [
+    ((), 1, 1, 1, 1),
+    ((2, 3), 5, 7, 4, 6),
+    ((9,), 1, 5, 3, 2),
+    ((2,), 40, 300, 2, 3),
+    ((70, 1), 2, 1, 66, 2),
+]
 
 
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
@@ -58,7 +64,11 @@ def test_who_asks(asks):
 
 def test_shared_axes():
     rng = np.random.default_rng(3)
-    q, k, v = rng.normal(size=(2, 3, 4, 5)), rng.normal(size=(3, 6, 5)), rng.normal(size=(2, 1, 6, 2))
+    q, k, v = (
+        rng.normal(size=(2, 3, 4, 5)),
+        rng.normal(size=(3, 6, 5)),
+        rng.normal(size=(2, 1, 6, 2)),
+    )
     theirs = [torch.tensor(x, requires_grad=True) for x in (q, k, v)]
     ours = [Tensor(x, requires_grad=True) for x in (q, k, v)]
     want, _ = definition(*theirs, None, 5**-0.5)
@@ -197,14 +207,20 @@ def test_packed_and_pieces(masked):
         others = [Tensor(x, requires_grad=True) for x in (q, k, v)]
         out = fused_attention(*others, mask, dropout=0.3, rng=PCG32(1), rows=rows)
         out.backward(grad)
-        for x, y in zip((out.data, *(o.grad for o in others)), (whole.data, *(o.grad for o in leaves)), strict=True):
+        for x, y in zip(
+            (out.data, *(o.grad for o in others)),
+            (whole.data, *(o.grad for o in leaves)),
+            strict=True,
+        ):
             np.testing.assert_allclose(x, y, atol=1e-10)
     packed = np.concatenate([q, k, v], axis=1)
     copy, qkv = packed.copy(), Tensor(packed, requires_grad=True)
     out = fused_attention_packed(qkv, mask, dropout=0.3, rng=PCG32(1))
     out.backward(grad)
     np.testing.assert_allclose(out.data, whole.data, atol=1e-10)
-    np.testing.assert_allclose(qkv.grad, np.concatenate([x.grad for x in leaves], axis=1), atol=1e-10)
+    np.testing.assert_allclose(
+        qkv.grad, np.concatenate([x.grad for x in leaves], axis=1), atol=1e-10
+    )
     np.testing.assert_array_equal(packed, copy)
 
 
