@@ -11,55 +11,48 @@ from ol.registry import find
 from ol.runner import Runner
 
 SUITES = Path(__file__).parents[1] / "suites"
-KINDS = ("smoke", "lone", "honest")
-MEASURED = sorted(folder.name for folder in SUITES.iterdir())
+LIMITS = {"smoke": (0.0, 0.2), "lone": (0.0, 0.8), "honest": (0.9, 1.1)}
 
 
 def suites(chapter):
     """The files of a chapter's suites, by kind."""
-    return {kind: sorted((SUITES / chapter).glob(f"{kind}_*.py")) for kind in KINDS}
+    return {kind: sorted((SUITES / chapter).glob(f"{kind}_*.py")) for kind in LIMITS}
 
 
 def measure(chapter, files):
     """Suite -> its score, and the mutants that it misses."""
-    jobs = []
-    for file in files:
-        jobs.append(job_for(chapter, f"{file.stem} right", chapter.reference.read_text(), file))
-        for one in graded_mutants(chapter):
-            name = f"{file.stem} {one.name}"
-            jobs.append(job_for(chapter, name, one.source, file, path=one.path, stop=True))
+    sources = {one.name: (one.source, one.path) for one in graded_mutants(chapter)}
+    sources["right"] = chapter.reference.read_text(encoding="utf-8"), chapter.path
+    jobs = [
+        job_for(chapter, f"{file.stem} {name}", text, file, path=path, stop=True)
+        for file in files
+        for name, (text, path) in sources.items()
+    ]
     with Runner() as runner:
-        states = {verdict.job: verdict.state for verdict in runner.run(jobs)}
+        missed = {verdict.job for verdict in runner.run(jobs) if verdict.state == "missed"}
     found = {}
     for file in files:
-        of = {name: state for name, state in states.items() if name.startswith(f"{file.stem} ")}
-        assert of.pop(f"{file.stem} right") == "missed", f"{file} fails on the right module"
-        missed = sorted(name.split()[1] for name, state in of.items() if state == "missed")
-        found[file.stem] = 1 - len(missed) / len(of), missed
+        assert f"{file.stem} right" in missed, f"{file} fails on the right module"
+        names = [name for name in sources if f"{file.stem} {name}" in missed and name != "right"]
+        found[file.stem] = 1 - len(names) / (len(sources) - 1), " ".join(names)
     return found
 
 
-def assert_apart(chapter, scores):
-    """Each kind scores what it should; prints the table."""
-    lines = [
-        f"{chapter} {name:9} {score:.2f}  {' '.join(m)}" for name, (score, m) in scores.items()
-    ]
-    print("", *lines, sep="\n")
-    for name, (score, missed) in scores.items():
-        kind = name.partition("_")[0]
-        low, below = {"smoke": (0.0, 0.2), "lone": (0.0, 0.8), "honest": (0.9, 1.1)}[kind]
+def assert_apart(chapter, files):
+    """Each suite scores what its kind should; prints the table."""
+    for name, (score, missed) in measure(find(chapter), files).items():
+        print(f"{chapter} {name:9} {score:.2f}  {missed}")
+        low, below = LIMITS[name.partition("_")[0]]
         assert low <= score < below, f"{chapter} {name} scores {score:.2f}, misses {missed}"
 
 
 def test_one_of_each_kind():
-    chapter = find("L5.3")
-    scores = measure(chapter, [files[-1] for files in suites("L5.3").values()])
-    assert_apart("L5.3", scores)
+    assert_apart("L5.3", [files[-1] for files in suites("L5.3").values()])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize("name", sorted(folder.name for folder in SUITES.iterdir()))
 def test_suites(name):
-    files = suites(name)
-    assert all(len(some) == (5 if name == "L5.3" else 2) for some in files.values())
-    assert_apart(name, measure(find(name), [file for some in files.values() for file in some]))
+    found = suites(name)
+    assert {len(some) for some in found.values()} == {5 if name == "L5.3" else 2}
+    assert_apart(name, [file for some in found.values() for file in some])

@@ -167,6 +167,15 @@ def test_packed_is_copied_and_checked():
     assert (mha.k_proj.weight.data == 1).all()
 
 
+def test_one_side_alone():
+    x, y = np.random.default_rng(3).normal(size=(2, 2, 3, 6))
+    for i in range(2):
+        ours, _ = pair(6, 2)
+        inputs = [Tensor(a, requires_grad=i == j) for j, a in enumerate((x, y))]
+        ours(*inputs).sum().backward()
+        assert (inputs[i].grad != 0).any()
+
+
 def test_later_changes_are_seen():
     mha, _ = pair(6, 2)
     mha.eval()

@@ -91,6 +91,7 @@ class TestMultiHead:
         dropping, plain, x = module(8, 2, dropout=0.5), module(8, 2), Tensor(random(2, 4, 8))
         assert not np.allclose(dropping(x, x).data, plain(x, x).data)
         assert not np.allclose(dropping.attend(x, x)[0].data, plain(x, x).data)
+        assert not np.allclose(dropping(x, x).data, dropping(x, x).data)
         dropping.eval()
         np.testing.assert_array_equal(dropping(x, x).data, plain(x, x).data)
         np.testing.assert_array_equal(dropping.attend(x, x)[0].data, plain.attend(x, x)[0].data)
@@ -141,6 +142,9 @@ class TestMultiHead:
         for d, H in ((4, 3), (4, 0), (0, 1)):
             with pytest.raises(ValueError):
                 MultiHeadAttention(d, H)
+        for rate in (-0.5, 1.0):
+            with pytest.raises(ValueError):
+                MultiHeadAttention(4, 2, dropout=rate)
         mha, x = module(4, 2), Tensor(random(3, 5, 4))
         with pytest.raises(ValueError):
             mha(x, Tensor(random(2, 5, 4)))
