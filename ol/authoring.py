@@ -10,17 +10,18 @@ import importlib
 import itertools
 import json
 import re
+import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ol.jobs import function_name, job_for
+from ol.jobs import Job, Verdict, function_name
 from ol.mutants import Mutant, mutant, patch_file, seeded_mutants
 from ol.patches import PatchError
-from ol.registry import COURSE, Answer, Chapter, Refusal
+from ol.registry import COURSE, ROOT, Answer, Chapter, Refusal
 from ol.runner import Runner
 from ol.workspace import write
 
@@ -260,7 +261,7 @@ def place(source: str, made: Candidate) -> str:
         body = around[0].body
 
 
-def facts(source: str, made: Candidate, test: str, blunt: bool) -> dict[str, Any]:
+def facts(source: str, made: Candidate, test: str) -> dict[str, Any]:
     """What is kept of a mutant beside its patch: the same as of a pitfall, and how it was made."""
     where = place(source, made)
     function = where.rpartition(".")[2] or "the module"
@@ -271,7 +272,6 @@ def facts(source: str, made: Candidate, test: str, blunt: bool) -> dict[str, Any
         "witness": f"what the course's {test} tries, which fails on it",
         "in": where,
         "maker": made.maker,
-        "blunt": blunt,
     }
 
 
@@ -287,25 +287,15 @@ def spread(source: str, made: list[Candidate], each: int = 3) -> list[Candidate]
     return found
 
 
-Made = tuple[Candidate, dict[str, Any]]  # with what is to be kept of it
+def unsubsumed(kills: Mapping[str, Collection[str]]) -> list[str]:
+    """Mutants by the tests that catch them: one of those that die alike, none that others subsume."""
+    first: dict[frozenset[str], str] = {}
+    for name, tests in kills.items():
+        first.setdefault(frozenset(tests), name)
+    return [name for tests, name in first.items() if not any(other < tests for other in first)]
 
 
-def chosen(made: list[Made], size: int) -> list[Made]:
-    """At most `size` of the mutants: those of the field first, then evenly from what is left."""
-    fine = [one for one in made if not one[1]["blunt"]]
-    first = _some([one for one in fine if one[0].maker == "field"], size // 2)
-    few = _some([one for one in made if one[1]["blunt"]], size // 10)
-    rest = [one for one in fine if one[0].maker != "field"]
-    return first + _some(rest, size - len(first) - len(few)) + few
-
-
-def _some(made: list[Made], size: int) -> list[Made]:
-    """At most `size` of them, evenly spread."""
-    places = min(size, len(made))
-    return [made[i * len(made) // places] for i in range(places)]
-
-
-def freeze(chapter: Chapter, size: int = 64) -> Answer:
+def freeze(chapter: Chapter) -> Answer:
     """Make generated mutants of a chapter in the place of stale ones, of those that tests catch."""
     path = COURSE / "graded" / f"{chapter.id}.json"
     if not path.exists():
@@ -323,26 +313,30 @@ def freeze(chapter: Chapter, size: int = 64) -> Answer:
         if is_promised(source, one, set(kept["left_out"]))
         and (not fit or place(source, one) in {old["in"] for old in stale.values()})
     ]
-    made = spread(source, made)
-    caught, states = _caught(chapter, source, made, set(kept["beyond"]))
-    picked = chosen(caught, size - len(fit))
-    free = (name for i in itertools.count(1) if (name := f"g{i:02}") not in fit)
+    new = {str(i): one for i, one in enumerate(spread(source, made))}
+    seeded = {one.name: one for one in seeded_mutants(chapter) if one.facts["hint"]}
+    counted = {name: one.source for name, one in (seeded | fit).items() if one.path == chapter.path}
+    sources = counted | {name: one.source for name, one in new.items()}
+    kills = _kills(chapter, source, sources, set(kept["beyond"]))
+    picked = [name for name in unsubsumed(kills) if name in new]
     for name in stale:
         patch_file(chapter, name).unlink(missing_ok=True)
     kept["mutants"] = {name: one.facts for name, one in fit.items()}
-    for one, told in picked:
-        kept["mutants"][name := next(free)] = told
-        write(patch_file(chapter, name), patch(chapter, source, one))
+    free = (name for i in itertools.count(1) if (name := f"g{i:02}") not in fit)
+    for name, called in zip(picked, free, strict=False):
+        course = [test for test in kills[name] if test.startswith(chapter.course_tests.name)]
+        kept["mutants"][called] = facts(source, new[name], function_name(course[0]))
+        write(patch_file(chapter, called), patch(chapter, source, new[name]))
     kept["mutants"] = dict(sorted(kept["mutants"].items()))
     write(path, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
-    makers = Counter(one.maker for one, _ in picked)
+    makers = Counter(new[name].maker for name in picked)
     count = len(kept["mutants"])
     lines = [
-        f"{len(made)} candidates: {dict(states)}",
-        f"taken {len(picked)} of {len(caught)} that are caught: {dict(makers)}",
+        f"{len(new)} candidates, {len(kills.keys() & new)} of them seen by those who look",
+        f"taken {len(picked)} that are not subsumed: {dict(makers)}",
         f"{len(stale)} were stale, now there are {count}",
     ]
-    return Answer(0, lines, {"candidates": len(made), "kept": count, "makers": dict(makers)})
+    return Answer(0, lines, {"candidates": len(new), "kept": count, "makers": dict(makers)})
 
 
 def _fitting(chapter: Chapter, known: dict[str, dict[str, Any]]) -> Iterator[Mutant]:
@@ -352,29 +346,35 @@ def _fitting(chapter: Chapter, known: dict[str, dict[str, Any]]) -> Iterator[Mut
             yield mutant(chapter, name, told)
 
 
-def _caught(
-    chapter: Chapter, source: str, made: list[Candidate], beyond: set[str]
-) -> tuple[list[Made], Counter[str]]:
-    """The candidates that the course's tests catch, with what is to be kept; how many ended how."""
+SUITES = ROOT / "tests" / "suites"  # of a checkout
+
+
+def _kills(
+    chapter: Chapter, source: str, sources: Mapping[str, str], beyond: set[str]
+) -> dict[str, tuple[str, ...]]:
+    """The tests that catch each mutant, of those that a smoke suite misses and others catch."""
     with tempfile.TemporaryDirectory() as folder, Runner() as runner:
-        tests = lenient_tests(chapter, beyond, Path(folder))
-        jobs = [
-            job_for(chapter, str(i), one.source, tests, stop=True, seconds=30)
-            for i, one in enumerate(made)
-        ]
-        right = job_for(chapter, "right", source, tests)
-        verdicts = {verdict.job: verdict for verdict in runner.run([right, *jobs])}
+
+        def run(texts: Mapping[str, str], tests: list[Path], **options: Any) -> dict[str, Verdict]:
+            files = tuple(map(str, tests))
+            modules = {name: {chapter.module: (chapter.path, text)} for name, text in texts.items()}
+            jobs = [Job(name, files, one, **options) for name, one in modules.items()]
+            return {verdict.job: verdict for verdict in runner.run(jobs)}
+
+        suites = SUITES / chapter.id
+        quick = run(sources, sorted(suites.glob("smoke_*.py")), stop=True)
+        quiet = {name: text for name, text in sources.items() if quick[name].state == "missed"}
+        honest = [Path(shutil.copy(path, folder)) for path in suites.glob("honest_*.py")]
+        tests = [lenient_tests(chapter, beyond, Path(folder)), *sorted(honest)]
+        verdicts = run({"right": source} | quiet, tests, seconds=120)
     if verdicts["right"].state != "missed":
         raise Refusal(f"the right module does not pass: {verdicts['right']}")
-    found = []
-    for i, one in enumerate(made):
-        verdict = verdicts[str(i)]
-        if verdict.state == "caught":
-            test = verdict.failed[0]
-            asserted = verdict.messages[test].startswith(("AssertionError", "Failed"))
-            blunt = not (asserted or verdict.passed)
-            found.append((one, facts(source, one, function_name(test), blunt)))
-    return found, Counter(verdict.state for verdict in verdicts.values())
+    found = {}
+    for name in quiet:
+        by = {test.partition("::")[0] for test in verdicts[name].failed}
+        if chapter.course_tests.name in by and len(by) > 1:
+            found[name] = verdicts[name].failed
+    return found
 
 
 def takeaways(book: Path) -> dict[str, list[dict[str, Any]]]:

@@ -74,4 +74,4 @@ def generated_mutants(chapter: Chapter) -> list[Mutant]:
 def graded_mutants(chapter: Chapter) -> list[Mutant]:
     """All mutants of a chapter's grade, seeded ones first."""
     seeded = [one for one in seeded_mutants(chapter) if one.facts["hint"]]
-    return seeded + generated_mutants(chapter)
+    return seeded + (generated_mutants(chapter) if chapter.rung else [])

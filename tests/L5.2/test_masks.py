@@ -208,3 +208,129 @@ def test_a_bias_is_no_mask():
         from_torch_key_padding_mask(np.zeros(3, bool))
     with pytest.raises(ValueError):
         from_torch_sdpa_mask(np.zeros(3, bool))
+
+
+LENGTHS = [1, 2, 9, 33, 65, 129, 300]
+
+
+@pytest.mark.parametrize("Tq", LENGTHS)
+def test_causal_at_any_length(Tq):
+    for Tk in LENGTHS:
+        wanted = np.arange(Tk) <= np.arange(Tq)[:, None] + Tk - Tq
+        mask = causal_mask(Tq, Tk)
+        np.testing.assert_array_equal(mask, wanted)
+        assert mask.dtype == np.bool_
+        mask[...] = False  # it is the caller's
+        np.testing.assert_array_equal(causal_mask(Tq, Tk), wanted)
+        np.testing.assert_array_equal(causal_mask(np.int64(Tq), np.int32(Tk)), wanted)
+    np.testing.assert_array_equal(causal_mask(Tq), np.tri(Tq) == 1)
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.int8, np.uint64])
+@pytest.mark.parametrize(("B", "Tk"), [(1, 1), (5, 3), (9, 40), (70, 100), (130, 300)])
+def test_padding_at_any_size(B, Tk, dtype):
+    lengths = (np.arange(B) * 7 % (min(Tk, np.iinfo(dtype).max) + 1)).astype(dtype)
+    wanted = [[j < int(n) for j in range(Tk)] for n in lengths]
+    for given in (lengths, lengths.tolist(), np.repeat(lengths, 2)[::2]):
+        mask = padding_mask(given, Tk)
+        assert mask.shape == (B, 1, 1, Tk)
+        assert mask.dtype == np.bool_
+        np.testing.assert_array_equal(mask[:, 0, 0], wanted)
+        mask[...] = False
+    lengths[...] = lengths[::-1].copy()  # in place: the next mask is another one
+    np.testing.assert_array_equal(padding_mask(lengths, Tk)[:, 0, 0], wanted[::-1])
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.int16])
+@pytest.mark.parametrize(("B", "Tk"), [(1, 1), (5, 3), (9, 40), (70, 100), (130, 300)])
+def test_tokens_at_any_size(B, Tk, dtype):
+    tokens = (np.arange(B * Tk).reshape(B, Tk) * 5 % 11).astype(
+        dtype
+    )  # pads anywhere, not only last
+    for pad in (0, 3, 10, 99):
+        wanted = [[int(token) != pad for token in row] for row in tokens]
+        for given in (tokens, tokens.tolist(), np.asfortranarray(tokens)):
+            mask = token_mask(given, pad)
+            assert mask.shape == (B, 1, 1, Tk)
+            assert mask.dtype == np.bool_
+            np.testing.assert_array_equal(mask[:, 0, 0], wanted)
+            mask[...] = False
+    wide = tokens.astype(np.int64) * 256 - 512  # alike in their lowest byte, and some below 0
+    for pad in (-512, 0, 256, 1 << 40):
+        np.testing.assert_array_equal(token_mask(wide, pad)[:, 0, 0], wide != pad)
+    tokens[:, ::2] = 3
+    np.testing.assert_array_equal(token_mask(tokens, 3)[:, 0, 0], tokens != 3)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_combine_any_masks(seed):
+    rng = np.random.default_rng(seed)
+    whole = tuple(int(n) for n in rng.integers(1, (80, 14, 12, 40)))
+    given, wanted = [], np.ones(whole, bool)
+    for _ in range(2 + seed % 5):
+        axes = int(rng.integers(0, 5))
+        sizes = [n if rng.random() < 0.6 else 1 for n in whole]
+        shape = [sizes[0], *sizes[2:]] if axes == 3 else sizes[4 - axes :]
+        given.append(np.asarray(rng.random(shape) > 0.2))
+        wanted = wanted & (given[-1][:, None] if axes == 3 else given[-1])
+    copies = [mask.copy() for mask in given]
+    for masks in (given, given[::-1], [None, *given, None], [mask.tolist() for mask in given]):
+        combined = combine_masks(*masks)
+        assert combined.ndim == 4
+        assert combined.dtype == np.bool_
+        np.testing.assert_array_equal(np.broadcast_to(combined, whole), wanted)
+    for mask, copy in zip(given, copies, strict=True):
+        np.testing.assert_array_equal(mask, copy)
+    for mask in given:
+        mask[...] = ~mask
+    wanted = np.ones(whole, bool)
+    for mask in given:
+        wanted = wanted & (mask[:, None] if mask.ndim == 3 else mask)
+    np.testing.assert_array_equal(np.broadcast_to(combine_masks(*given), whole), wanted)
+
+
+@pytest.mark.parametrize("dtype", [bool, np.float16, np.float32, np.float64])
+@pytest.mark.parametrize(("B", "H", "Tq", "Tk"), [(1, 1, 1, 1), (3, 12, 2, 5), (40, 3, 1, 70)])
+def test_torch_masks_at_any_size(B, H, Tq, Tk, dtype):
+    blocked = draw(B, H, Tq, Tk) > 0.3
+
+    def form(mask):
+        return mask if dtype is bool else np.where(mask, -np.inf, 0).astype(dtype)
+
+    for given, wanted in (
+        (from_torch_attn_mask(form(blocked.reshape(B * H, Tq, Tk)), H), ~blocked),
+        (from_torch_attn_mask(form(blocked[0, 0]), H), ~blocked[0, 0]),
+        (from_torch_key_padding_mask(form(blocked[:, 0, 0])), ~blocked[:, :1, :1]),
+    ):
+        np.testing.assert_array_equal(given, wanted)
+        assert given.dtype == np.bool_
+    for some in (blocked, blocked[0], blocked[0, 0], blocked[:, :1], blocked[..., :1, :]):
+        given = ~some if dtype is bool else form(some)
+        copy = given.copy()
+        found = from_torch_sdpa_mask(given)
+        np.testing.assert_array_equal(found, ~some.reshape((1,) * (4 - some.ndim) + some.shape))
+        np.testing.assert_array_equal(given, copy)
+
+
+def test_wrong_masks_of_any_size():
+    for dtype in (np.int8, np.uint8, np.int64, np.float32, object):
+        with pytest.raises(TypeError):
+            combine_masks(causal_mask(3), None, np.ones((3, 3), dtype))
+    for convert in (from_torch_key_padding_mask, from_torch_sdpa_mask):
+        for dtype in (np.int8, np.uint8, np.int64):
+            with pytest.raises(TypeError):
+                convert(np.ones((3, 3), dtype))
+        for bias in (1.0, -1e4, np.inf, np.nan):
+            mask = np.zeros((70, 40))
+            mask[66, 35] = bias  # one number among thousands
+            with pytest.raises(ValueError):
+                convert(mask)
+    for lengths in ([0] * 80 + [41], [40] * 80 + [-1]):
+        with pytest.raises(ValueError):
+            padding_mask(lengths, 40)
+    for lengths in ([1.0, 2.0], [True, False], np.ones(70)):
+        with pytest.raises(TypeError):
+            padding_mask(lengths, 40)
+    for shape in ((40, 3, 3), (7, 2, 2)):
+        with pytest.raises(ValueError):
+            from_torch_attn_mask(np.zeros(shape, bool), 3)

@@ -1,6 +1,7 @@
 # Tangled from book/2-transformer/L5.3-tests.md
 """Tests of L5.3, multi-head attention. The oracle is torch.nn.MultiheadAttention."""
 
+import contextlib
 import itertools
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import torch
 from tinyllm.nn import Linear, Module
 from tinyllm.num.gradcheck import gradcheck
 from tinyllm.num.pcg32 import PCG32, default_generator, manual_seed
-from tinyllm.tensor import Tensor
+from tinyllm.tensor import Tensor, no_grad
 from tinyllm.xfmr.masks import causal_mask, combine_masks, padding_mask
 from tinyllm.xfmr.mha import MultiHeadAttention
 
@@ -51,10 +52,10 @@ def formula(mha, x_q, x_kv, mask=None):
         own = slice(h * d // H, (h + 1) * d // H)
         q, k, v = project("q_proj", x_q), project("k_proj", x_kv), project("v_proj", x_kv)
         scores = np.einsum("bqc,bkc->bqk", q[..., own], k[..., own]) / np.sqrt(d // H)
-        if mask is not None:
-            scores = np.where(mask[:, h], scores, -np.inf)
-        e = np.exp(scores - scores.max(axis=-1, keepdims=True))
-        weights.append(e / e.sum(axis=-1, keepdims=True))
+        reads = np.broadcast_to(True if mask is None else mask[:, h], scores.shape)
+        highest = np.where(reads, scores, -np.inf).max(axis=-1, keepdims=True)
+        e = np.where(reads, np.exp(np.where(reads, scores - highest, 0)), 0)
+        weights.append(e / np.where(reads.any(axis=-1), e.sum(axis=-1), 1)[..., None])
         heads.append(weights[-1] @ v[..., own])
     return project("out_proj", np.concatenate(heads, axis=-1)), np.stack(weights, axis=1)
 
@@ -963,6 +964,311 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // (1024 if sys.platfor
 def test_long_sequence_in_little_memory():
     done = subprocess.run([sys.executable, "-c", LONG], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 2 * 1024 * 1024  # KiB
+
+
+CORNERS = [  # B, H, dh, Tq, Tk
+    (2, 3, 1, 3, 3), (5, 12, 3, 3, 4), (2, 2, 12, 2, 2), (3, 1, 40, 3, 2), (6, 2, 4, 1, 5),
+    (6, 2, 4, 5, 1), (6, 3, 2, 1, 1), (2, 2, 4, 3, 300), (1, 2, 4, 150, 150), (70, 2, 2, 2, 3),
+    (130, 1, 2, 2, 2), (2, 20, 8, 3, 4), (1, 2, 2, 520, 530), (9, 3, 2, 40, 40), (2, 2, 70, 2, 2),
+]  # fmt: skip
+
+
+def drawn_sizes(seed):
+    """Sizes that are mostly small, and sometimes beyond what is usual in tests."""
+    rng = np.random.default_rng(seed)
+    B, H, dh, Tq, Tk = (int(rng.integers(1, n)) for n in (12, 14, 9, 30, 90))
+    return B, H, dh, Tq, Tk
+
+
+def torch_gradients(mha, x_q, x_kv, grad, mask):
+    """By our names, what torch's derivatives of the formula are; mask [B, H, Tq, Tk]."""
+    leaves = {name: torch.tensor(x, requires_grad=True) for name, x in mha.state_dict().items()}
+    q_in = torch.tensor(x_q, requires_grad=True)
+    kv_in = q_in if x_kv is x_q else torch.tensor(x_kv, requires_grad=True)
+
+    def project(name, x):
+        return torch.nn.functional.linear(x, leaves[f"{name}.weight"], leaves.get(f"{name}.bias"))
+
+    def heads(name, x):
+        return project(name, x).unflatten(-1, (mha.n_heads, -1)).transpose(1, 2)
+
+    q, k, v = heads("q_proj", q_in), heads("k_proj", kv_in), heads("v_proj", kv_in)
+    reads = torch.tensor(mask)
+    alive = reads.any(-1, keepdim=True)
+    scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(~reads & alive, -torch.inf)
+    context = (scores.softmax(-1) * alive) @ v
+    project("out_proj", context.transpose(1, 2).flatten(-2)).backward(torch.tensor(grad))
+    wanted = {"x_q": q_in.grad, "x_kv": kv_in.grad} | {n: p.grad for n, p in leaves.items()}
+    return {name: x.numpy() for name, x in wanted.items()}
+
+
+def mask_of(whole, seed):
+    """A mask that differs between all heads of all samples, some of whose queries read nothing."""
+    B, _, Tq, _ = whole
+    mask = draw(*whole, seed=seed) > -0.3
+    mask[np.arange(B) % 2 == 0, :, np.arange(B)[::2] % Tq] = False
+    return mask
+
+
+@both_paths
+@pytest.mark.parametrize("sizes", [*CORNERS, *range(12)], ids=str)
+def test_drawn_sizes(path, sizes):
+    B, H, dh, Tq, Tk = drawn_sizes(sizes) if isinstance(sizes, int) else sizes
+    d = H * dh
+    for kind, masked in itertools.product(("self", "cross"), (False, True)):
+        mha = module(d, H, bias=(B + Tq + masked) % 3 > 0)
+        for p in mha.parameters():
+            p.data = p.data * (d**-0.5 if p.ndim == 2 else 1)
+        x_q = draw(B, Tq, d)
+        x_kv = x_q if kind == "self" else draw(B, Tk, d, seed=2)
+        whole = (B, H, Tq, x_kv.shape[1])
+        mask = mask_of(whole, seed=4) if masked else None
+        wanted, weights = formula(mha, x_q, x_kv, mask)
+        grad = draw(B, Tq, d, seed=3)
+        every = np.ones(whole, bool) if mask is None else mask
+        wanted = {"out": wanted} | torch_gradients(mha, x_q, x_kv, grad, every)
+        found = run(path, mha, x_q, x_kv, grad, mask)
+        for name, x in found.items():
+            size = max(1, np.abs(wanted[name]).max(initial=0))
+            np.testing.assert_allclose(x, wanted[name], rtol=0, atol=1e-11 * size, err_msg=name)
+        found = mha.attend(Tensor(x_q), Tensor(x_kv), mask)[1].data
+        np.testing.assert_allclose(found, weights, rtol=0, atol=1e-11)
+
+
+@both_paths
+@pytest.mark.parametrize("kind", ["self", "cross"])
+@pytest.mark.parametrize("size", [5.0, 20.0, 60.0])
+def test_scores_of_any_size(path, kind, size):
+    mha = module(d=8, H=2)
+    mha.q_proj.weight.data *= size
+    x_q = draw(2, 6, 8)
+    x_kv = x_q if kind == "self" else draw(2, 7, 8, seed=2)
+    mask = draw(2, 2, 6, x_kv.shape[1], seed=3) > -1
+    for given in (None, mask):
+        wanted, weights = formula(mha, x_q, x_kv, given)
+        found = run(path, mha, x_q, x_kv, draw(2, 6, 8, seed=4), given)["out"]
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+        found = mha.attend(Tensor(x_q), Tensor(x_kv), given)[1].data
+        np.testing.assert_allclose(found, weights, rtol=1e-8, atol=1e-12)
+
+
+def change_in_place(mha):
+    for p in mha.parameters():
+        p.data *= 1.5
+
+
+def replace(mha):
+    for p in mha.parameters():
+        p.data = p.data[::-1].copy()
+
+
+def load(mha):
+    mha.load_state_dict(module(seed=40).state_dict())
+
+
+def load_packed(mha):
+    mha.load_packed_in_proj(draw(24, 8, seed=50), draw(24, seed=51))
+
+
+def one_projection(mha):
+    mha.v_proj.load_state_dict(module(seed=60).v_proj.state_dict())
+
+
+def cast_and_back(mha):
+    mha.astype(np.float32).astype(np.float64)
+
+
+CHANGES = (change_in_place, replace, load, load_packed, one_projection, cast_and_back)
+
+
+@both_paths
+@pytest.mark.parametrize("kind", ["self", "cross"])
+@pytest.mark.parametrize("training", [True, False])
+def test_weights_may_change_between_calls(path, kind, training):
+    mha, grad = module(), draw(2, 4, 8, seed=3)
+    mha.train(training)
+    x_q = draw(2, 4, 8)
+    x_kv = x_q if kind == "self" else draw(2, 5, 8, seed=2)
+    mask = np.tri(4, x_kv.shape[1], dtype=bool)
+    whole = np.broadcast_to(mask, (2, 2, *mask.shape))
+    for i, change in enumerate((*CHANGES, *[replace] * 28)):
+        change(mha)
+        wanted = {"out": formula(mha, x_q, x_kv, whole)[0]}
+        if i < len(CHANGES):
+            wanted |= torch_gradients(mha, x_q, x_kv, grad, whole)
+            assert_close(run(path, mha, x_q, x_kv, grad, mask), wanted, 1e-9)
+        mha.train(training == (i % 2 == 0))
+        q = Tensor(x_q)
+        found = path(mha, q, q if kind == "self" else Tensor(x_kv), mask).data
+        np.testing.assert_allclose(found, wanted["out"], rtol=1e-9, atol=1e-9)
+        mha.train(training)
+
+
+@both_paths
+@pytest.mark.parametrize("kind", ["self", "cross"])
+@pytest.mark.parametrize("training", [True, False])
+def test_a_mask_may_change_between_calls(path, kind, training):
+    mha, x_q = module(), draw(2, 4, 8)
+    mha.train(training)
+    x_kv = x_q if kind == "self" else draw(2, 4, 8, seed=2)
+    q = Tensor(x_q)
+    kv = q if kind == "self" else Tensor(x_kv)
+    mask = np.ones((2, 4, 4), bool)
+    for number in range(12):
+        mask[:, :, number % 4] = draw(2, 4, seed=number) > 0  # in place
+        mask[:, :, 3] |= ~mask.any(axis=-1)
+        others = (mask[::-1].copy(), mask[::-1].tolist()) if number > 3 else ()
+        for given in (mask, *others):
+            whole = np.repeat(np.array(given)[:, None], 2, axis=1)
+            wanted = formula(mha, x_q, x_kv, whole)[0]
+            np.testing.assert_allclose(path(mha, q, kv, given).data, wanted, rtol=1e-10)
+    np.testing.assert_allclose(path(mha, q, kv).data, formula(mha, x_q, x_kv)[0], rtol=1e-10)
+
+
+@both_paths
+def test_results_are_the_caller_s(path):
+    mha, grad = module(), draw(3, 4, 8, seed=9)
+    kept = []
+    for seed in range(1, 5):
+        q, kv = (Tensor(draw(3, 4, 8, seed=seed + n), requires_grad=True) for n in (0, 20))
+        out, weights = path(mha, q, kv), mha.attend(q, kv)[1]
+        mha.zero_grad()
+        path(mha, q, kv).backward(grad)
+        arrays = [out.data, weights.data, q.grad, kv.grad, *(p.grad for p in mha.parameters())]
+        kept.append((arrays, [x.copy() for x in arrays]))
+    for arrays, copies in kept:
+        for x, copy in zip(arrays, copies, strict=True):
+            np.testing.assert_array_equal(x, copy)
+    for a, b in itertools.combinations([arrays for arrays, _ in kept], 2):
+        assert not any(itertools.starmap(np.shares_memory, zip(a, b, strict=True)))
+
+
+@both_paths
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("training", [True, False])
+def test_gradients_of_those_who_ask(path, masked, training):
+    x_q, x_kv, grad = draw(3, 4, 8), draw(3, 4, 8, seed=2), draw(3, 4, 8, seed=3)
+    x_kv[:, 0] = x_q[:, 0]  # alike, and not the same
+    mask = mask_of((3, 2, 4, 4), seed=4) if masked else None
+    wanted = run(path, module(), x_q, x_kv, grad, mask)
+    for asks in itertools.product((True, False), repeat=3):
+        mha = module()
+        mha.train(training)
+        q, kv = Tensor(x_q, requires_grad=asks[0]), Tensor(x_kv, requires_grad=asks[1])
+        for p in mha.parameters():
+            p.requires_grad = asks[2]
+        out = path(mha, q, kv, mask)
+        assert out.requires_grad == any(asks)
+        if any(asks):
+            out.backward(grad)
+        found = {"out": out.data, "x_q": q.grad, "x_kv": kv.grad}
+        found |= {name: p.grad for name, p in mha.named_parameters()}
+        for name, x in found.items():
+            if name == "out" or asks[2 if "proj" in name else name == "x_kv"]:
+                np.testing.assert_allclose(x, wanted[name], rtol=1e-12, atol=1e-12, err_msg=name)
+            else:
+                assert x is None
+    mha, both = module(), module()
+    mha.train(training)
+    for asks in (True, False):  # self-attention, of an input that asks and one that does not
+        q = Tensor(x_q, requires_grad=asks)
+        mha.zero_grad()
+        path(mha, q, q, mask).backward(grad)
+        wanted = run(path, both, x_q, x_q, grad, mask)
+        assert (q.grad is not None) == asks
+        for name, p in mha.named_parameters():
+            np.testing.assert_allclose(p.grad, wanted[name], rtol=1e-12, atol=1e-12)
+    with no_grad():
+        silent = path(mha, q, q, mask)
+    assert not silent.requires_grad
+    np.testing.assert_allclose(silent.data, wanted["out"], rtol=1e-12, atol=1e-12)
+
+
+@both_paths
+@pytest.mark.parametrize("kind", ["self", "cross"])
+def test_gradients_add_up(path, kind):
+    mha, grad = module(), draw(2, 4, 8, seed=3)
+    x_q = draw(2, 4, 8)
+    x_kv = x_q if kind == "self" else draw(2, 5, 8, seed=2)
+    once = run(path, mha, x_q, x_kv, grad)
+    q = Tensor(x_q, requires_grad=True)
+    kv = q if kind == "self" else Tensor(x_kv, requires_grad=True)
+    mha.zero_grad()
+    for times in (1, 2, 3):
+        path(mha, q, kv).backward(grad)
+        found = {"x_q": q.grad, "x_kv": kv.grad}
+        found |= {name: p.grad for name, p in mha.named_parameters()}
+        assert_close(found, {name: times * once[name] for name in found}, 1e-11)
+
+
+@both_paths
+@pytest.mark.parametrize("rate", [0.25, 0.75])
+@pytest.mark.parametrize(("B", "T"), [(2, 5), (70, 3), (1, 70), (1, 1)])
+@pytest.mark.parametrize("state", ["plain", "masked", "no_grad"])
+def test_dropout_everywhere(path, rate, B, T, state):
+    mha, x = module(dropout=rate, rng=PCG32(6)), draw(B, T, 8)
+    mask = mask_of((B, 2, T, T), seed=4) if state == "masked" else None
+    rng = PCG32(6).substream("dropout")
+    weights = formula(mha, x, x, mask)[1]
+    values = mha.state_dict()
+    v = (x @ values["v_proj.weight"].T + values["v_proj.bias"]).reshape(B, T, 2, 4)
+    for _ in range(3):  # the stream goes on, whatever happens between two calls
+        kept = rng.uniform(0.0, 1.0, (B, 2, T, T)) >= rate
+        context = np.einsum("bhqk,bkhc->bqhc", weights * kept / (1 - rate), v).reshape(B, T, 8)
+        wanted = context @ values["out_proj.weight"].T + values["out_proj.bias"]
+        q = Tensor(x)
+        with no_grad() if state == "no_grad" else contextlib.nullcontext():
+            np.testing.assert_allclose(path(mha, q, q, mask).data, wanted, rtol=1e-9, atol=1e-9)
+        mha.eval()
+        path(mha, q, q, mask)
+        mha.load_state_dict(mha.state_dict())
+        mha.train()
+
+
+def test_modules_of_one_generator_drop_apart():
+    for rng in (PCG32(4), None):
+        mhas = [MultiHeadAttention(8, H, dropout=0.5, rng=rng) for H in (1, 2, 4, 8, 1)]
+        states = [str(mha.dropout_rng.state()) for mha in mhas]
+        assert len(set(states)) == len(states)
+        assert len({mha.q_proj.weight.data.tobytes() for mha in mhas}) == len(mhas)
+    for d, H, bias in ((1, 1, True), (8, 8, True), (36, 12, False), (130, 2, True)):
+        mha, rng = MultiHeadAttention(d, H, 0.5, bias, rng=PCG32(4)), PCG32(4)
+        assert mha.dropout_rng.state() == rng.substream("dropout").state()
+        assert mha.scale == pytest.approx((d // H) ** -0.5, rel=1e-12)
+        for name, x in mha.state_dict().items():
+            wanted = rng.uniform(-(d**-0.5), d**-0.5, (d, d) if name.endswith("weight") else d)
+            np.testing.assert_array_equal(x, wanted)
+
+
+@both_paths
+@pytest.mark.parametrize("kind", ["self", "cross"])
+def test_float32_stays_float32(path, kind):
+    mha = MultiHeadAttention(8, 2, dropout=0.5)
+    x_q = draw(6, 4, 8).astype(np.float32)
+    x_kv = x_q if kind == "self" else draw(6, 5, 8, seed=2).astype(np.float32)
+    whole = (6, 2, 4, x_kv.shape[1])
+    for mask in (None, np.ones(whole, bool), mask_of(whole, seed=3)):
+        for training in (True, False):
+            mha.train(training)
+            found = run(path, mha, x_q, x_kv, np.ones((6, 4, 8), np.float32), mask)
+            assert {x.dtype for x in found.values()} == {np.dtype(np.float32)}
+            assert mha.attend(Tensor(x_q), Tensor(x_kv), mask)[1].dtype == np.float32
+
+
+@both_paths
+def test_masks_refused(path):
+    mha, q, kv = module(d=6, H=3), Tensor(draw(2, 4, 6)), Tensor(draw(2, 5, 6, seed=2))
+    mask = np.tri(4, 5, dtype=bool)
+    floats = np.where(mask, 0.0, -np.inf)
+    wrong = [mask.astype(t) for t in (np.int8, np.uint8, np.int64, np.float16, np.float32, object)]
+    for other in (*wrong, floats, floats.astype(np.float32), mask.astype(int).tolist()):
+        for call in (path, lambda m, q, kv, mask: m.head_mask(mask, 2, 4, 5)):
+            with pytest.raises(TypeError):
+                call(mha, q, kv, other)
+    for shape in ((5, 4), (2, 5), (2, 4), (3, 4, 5), (2, 5, 4), (2, 3, 5, 4), (3, 2, 4, 5), (4,)):
+        for call in (path, lambda m, q, kv, mask: m.head_mask(mask, 2, 4, 5)):
+            with pytest.raises(ValueError):
+                call(mha, q, kv, np.ones(shape, bool))
 
 
 def test_validation():

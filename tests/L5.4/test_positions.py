@@ -9,7 +9,7 @@ import torch
 
 from tinyllm.num.gradcheck import gradcheck
 from tinyllm.num.pcg32 import PCG32, manual_seed
-from tinyllm.tensor import Tensor
+from tinyllm.tensor import Tensor, no_grad
 from tinyllm.xfmr.masks import causal_mask
 from tinyllm.xfmr.mha import MultiHeadAttention
 from tinyllm.xfmr.positions import (
@@ -388,3 +388,179 @@ def test_rotary_formula():
     low, high = x[..., :4], x[..., 4:]
     halves = np.concatenate([low * cos - high * sin, low * sin + high * cos], axis=-1)
     close(rotary(Tensor(x[..., order]), offset=3, base=100.0).data, halves[..., order])
+
+
+WIDTHS = [2, 6, 16, 34, 66, 130]
+
+
+@pytest.mark.parametrize("d", WIDTHS)
+@pytest.mark.parametrize(("T", "start"), [(1, 0), (70, 0), (3, 700), (300, 5)])
+def test_waves_of_any_size(d, T, start):
+    t = np.arange(start, start + T)[:, None]
+    angles = t / 10000.0 ** (2 * np.arange(d // 2) / d)
+    wanted = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(T, d)
+    close(sinusoidal(T, d, start, dtype=np.float64), wanted, 1e-10)
+    odd = sinusoidal(T, d - 1, start, dtype=np.float64)
+    assert odd.shape == (T, d - 1)
+    close(odd[:, -1], np.sin(t[:, 0] / 10000.0 ** ((d - 2) / (d - 1))), 1e-10)
+    module, x = SinusoidalPositions(d), normal(9, T, d)
+    for _ in range(2):
+        close(module(Tensor(x), start).data, x + wanted, 1e-10)
+        assert module(Tensor(x[0]), start).shape == (T, d)
+    first = sinusoidal(T, d, start)
+    first[...] = 0  # it is the caller's
+    close(sinusoidal(T, d, start), wanted, 1e-4)
+
+
+@pytest.mark.parametrize("lead", [(), (1,), (9,), (70,), (2, 12), (3, 2, 2)])
+@pytest.mark.parametrize(
+    ("T", "dh", "offset"), [(1, 2, 0), (1, 64, 300), (70, 8, 0), (3, 130, 999)]
+)
+def test_rotary_of_any_size(lead, T, dh, offset):
+    x, grad = normal(*lead, T, dh), normal(*lead, T, dh, seed=1)
+    theirs = torch.tensor(x, requires_grad=True)
+    pairs = torch.view_as_complex(theirs.unflatten(-1, (-1, 2)))
+    t = torch.arange(offset, offset + T).double()
+    angles = torch.outer(t, 10000.0 ** (-torch.arange(0, dh, 2).double() / dh))
+    wanted = torch.view_as_real(pairs * torch.polar(torch.ones_like(angles), angles)).flatten(-2)
+    wanted.backward(torch.tensor(grad))
+    for _ in range(2):
+        ours = leaf(x)
+        out = rotary(ours, offset)
+        out.backward(grad)
+        close(out.data, wanted, 1e-10)
+        close(ours.grad, theirs.grad, 1e-10)
+    strided = np.asfortranarray(x)
+    close(rotary(Tensor(strided), offset).data, wanted, 1e-10)
+    np.testing.assert_array_equal(strided, x)
+    assert not rotary(Tensor(x), offset).requires_grad
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("offset", [0, 1, 40, 5000])
+def test_positions_in_one_dtype(dtype, offset):
+    x = leaf(normal(6, 3, 8).astype(dtype))
+    exact = [
+        place(Tensor(normal(6, 3, 8)), offset).data for place in (SinusoidalPositions(8), rotary)
+    ]
+    for place, wanted in zip((SinusoidalPositions(8), rotary), exact, strict=True):
+        for _ in range(2):  # the same module, another dtype in between
+            out = place(x, offset)
+            assert out.dtype == dtype
+            close(out.data, wanted, 1e-5 if dtype == np.float32 else 1e-12)
+            place(Tensor(normal(1, 2, 8).astype(np.float16)), offset)
+        x.grad = None
+        out.backward(np.ones(out.shape, dtype))
+        assert x.grad.dtype == dtype
+
+
+@pytest.mark.parametrize("V", [1, 3, 127, 128, 129, 300, 5000])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (9, 3), (700, 70)])
+def test_tables_of_any_size(V, n, d):
+    rng = np.random.default_rng(V)
+    ids, table = rng.integers(0, V, (n, 2)), normal(V, d)
+    ids[0] = V - 1, 0
+    ours, grad = leaf(table), normal(n, 2, d, seed=1)
+    wanted = np.zeros((V, d))
+    for row, g in zip(ids.ravel(), grad.reshape(-1, d), strict=True):
+        wanted[row] += g
+    for times in (1, 2):  # gradients add up
+        out = embed(ours, ids)
+        np.testing.assert_array_equal(out.data, table[ids])
+        out.backward(grad)
+        close(ours.grad, times * wanted, 1e-10)
+    out.data[...] = 0  # it is no view of the table
+    np.testing.assert_array_equal(ours.data, table)
+    for dtype in (np.int32, np.uint16):
+        np.testing.assert_array_equal(embed(ours, ids.astype(dtype)).data, table[ids])
+    np.testing.assert_array_equal(embed(ours, ids.tolist()).data, table[ids])
+    with pytest.raises(ValueError):
+        embed(ours, [0] * 300 + [V])
+    frozen = Tensor(table.astype(np.float32))
+    assert embed(frozen, ids).dtype == np.float32
+    assert not embed(frozen, ids).requires_grad
+    with no_grad():
+        assert not embed(ours, ids).requires_grad
+
+
+def test_weights_may_change_between_calls():
+    x = normal(70, 4, 6)
+    learned, table = double(LearnedPositions(80, 6)), double(Embedding(300, 6))
+    ids = np.array([[0, 299, 7, 7]])
+    for change in (
+        lambda p: p.data.__imul__(2.0),
+        lambda p: setattr(p, "data", p.data[::-1].copy()),
+        lambda p: p.data.__setitem__(slice(3, 9), 0.5),
+    ):
+        for mode in ("train", "eval"):
+            for module in (learned, table):
+                getattr(module, mode)()
+                change(module.weight)
+            for offset in (0, 5, 76):
+                rows = learned.weight.data[offset : offset + 4]
+                close(learned(Tensor(x), offset).data, x + rows)
+            np.testing.assert_array_equal(table(ids).data, table.weight.data[ids])
+    learned.load_state_dict({"weight": normal(80, 6, seed=9)})
+    close(learned(Tensor(x), 76).data, x + normal(80, 6, seed=9)[76:])
+    for asks in (True, False):  # whoever asks for a gradient gets it
+        leaf_or_not = Tensor(x, requires_grad=asks)
+        learned.weight.grad = None
+        learned(leaf_or_not, 7).backward(np.ones(x.shape))
+        wanted = np.zeros((80, 6))
+        wanted[7:11] = 70
+        np.testing.assert_array_equal(learned.weight.grad, wanted)
+        assert (leaf_or_not.grad is not None) == asks
+    learned.weight.requires_grad = False
+    for place in (learned, SinusoidalPositions(6), rotary):
+        ours = leaf(x)
+        place(ours, 7).backward(np.ones(x.shape))
+        assert ours.grad is not None
+        with no_grad():
+            assert not place(ours, 7).requires_grad
+    assert learned.weight.grad is not None  # the old one: nothing was added
+    np.testing.assert_array_equal(learned.weight.grad, wanted)
+
+
+def test_calls_do_not_remember():
+    x, one = normal(2, 3, 8), SinusoidalPositions(8)
+    kept = []
+    for offset in (
+        0,
+        300,
+        2,
+        5000,
+        4999,
+        (1 << 24) + 1,
+    ):  # one module's table grows again and again
+        t = np.arange(offset, offset + 3)[:, None] / 10000.0 ** (np.arange(0, 8, 2) / 8)
+        waves = np.stack([np.sin(t), np.cos(t)], axis=-1).reshape(3, 8)
+        close(
+            one(Tensor(x), offset).data if offset < 1 << 20 else x + sinusoidal(3, 8, offset),
+            x + waves,
+            1e-6,
+        )
+        for base in (10000.0, 100.0, 10000.0):
+            t = np.arange(offset, offset + 3)[:, None] / base ** (np.arange(0, 8, 2) / 8)
+            even, odd = x[..., ::2], x[..., 1::2]
+            first = even * np.cos(t) - odd * np.sin(t)
+            out = rotary(Tensor(x), offset, base).data
+            close(out[..., ::2], first, 1e-8)
+            close(
+                SinusoidalPositions(8, base)(Tensor(x), 3).data, x + sinusoidal(3, 8, 3, base), 1e-6
+            )
+            kept.append((out, out.copy()))
+    for V in (4, 300):
+        for seed in range(3):
+            out = embed(Tensor(normal(V, 8, seed=seed)), [[0, 3], [seed, 1]]).data
+            kept.append((out, out.copy()))
+    for out, copy in kept:
+        np.testing.assert_array_equal(out, copy)
+
+
+def test_two_of_one_generator_differ():
+    rng = PCG32(2)
+    made = [Embedding(9, 40, rng=rng), Embedding(9, 40, rng=rng), LearnedPositions(9, 40, rng=rng)]
+    assert len({m.weight.data.tobytes() for m in made}) == 3
+    for V, d in ((300, 2), (2, 300)):
+        found = Embedding(V, d, std=0.02, rng=PCG32(3)).weight.data
+        np.testing.assert_array_equal(found, PCG32(3).normal(0.0, 0.02, (V, d)))

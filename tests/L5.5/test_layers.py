@@ -850,3 +850,241 @@ def test_validation():
     assert "FeedForward(relu)" in repr(EncoderLayer(CONFIG))
     with pytest.raises(FrozenInstanceError):
         CONFIG.d_ff = 4
+
+
+SIZES = [  # d_model, heads, d_ff, batch, source, target
+    (24, 12, 7, 9, 3, 2), (8, 2, 12, 70, 4, 3), (6, 6, 5, 2, 70, 66), (4, 1, 3, 5, 1, 1),
+    (66, 3, 130, 2, 5, 4), (2, 1, 1, 1, 2, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_stacks_of_any_size(norm_first, sizes):
+    d, heads, d_ff, batch, ts, tt = sizes
+    config = LayerConfig(d, heads, d_ff, activation="gelu", norm_first=norm_first, eps=1e-2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs = torch.nn.Transformer(
+            d, heads, 5, 4, d_ff, 0.0, "gelu", None, None, 1e-2, True, norm_first
+        ).double()
+    lengths = 1 + np.arange(batch) * 3 % ts
+    source, causal = padding_mask(lengths, ts), causal_mask(tt)
+    hidden = blocked(source[:, 0, 0])
+    masks = {"source_mask": source, "target_mask": causal, "memory_mask": source}
+    torch_masks = {"tgt_mask": blocked(causal), "src_key_padding_mask": hidden}
+    torch_masks["memory_key_padding_mask"] = hidden
+    ours = Transformer(5, 4, config, final_norm=True)
+    agree(ours, theirs, [normal(batch, ts, d), normal(batch, tt, d, seed=1)], masks, torch_masks)
+    # and token by token, from a cache
+    memory, y = Tensor(normal(batch, ts, d)), normal(batch, tt, d, seed=1)
+    want = ours.decoder(Tensor(y), memory, causal, source).data
+    cache = ours.decoder.begin(memory, source)
+    for t in range(tt):
+        out, cache = ours.decoder.extend(Tensor(y[:, t : t + 1]), cache)
+        close(out.data, want[:, t : t + 1], 1e-9)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (70, 3), (3000, 2), (2, 700), (9, 12, 5), (1, 1, 66)])
+@pytest.mark.parametrize("asks", [(1, 1, 1), (1, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 0)], ids=str)
+def test_layer_norm_of_any_shape(shape, asks):
+    d, grad = shape[-1], normal(*shape, seed=3)
+    arrays = [normal(*shape) * 3 + 1, normal(d, seed=1), normal(d, seed=2)]
+    theirs = [torch.tensor(x, requires_grad=True) for x in arrays]
+    want = torch.nn.functional.layer_norm(theirs[0], (d,), *theirs[1:], 1e-3)
+    want.backward(torch.tensor(grad))
+    ours = [Tensor(x, requires_grad=bool(a)) for x, a in zip(arrays, asks, strict=True)]
+    for times in (1, 2):
+        out = layer_norm(*ours, eps=1e-3)
+        close(out.data, want, 1e-11)
+        assert out.requires_grad == any(asks)
+        if any(asks):
+            out.backward(grad)
+        for mine, its, a in zip(ours, theirs, asks, strict=True):
+            if a:
+                np.testing.assert_allclose(mine.grad, times * its.grad.numpy(), rtol=0, atol=1e-8)
+            else:
+                assert mine.grad is None
+    strided = Tensor(np.asfortranarray(arrays[0]))
+    close(layer_norm(strided, *ours[1:], eps=1e-3).data, want, 1e-11)
+    with no_grad():
+        assert not layer_norm(*ours).requires_grad
+
+
+@pytest.mark.parametrize("function", [relu, gelu, gelu_tanh])
+def test_bends_of_any_shape(function):
+    oracle = {
+        relu: torch.relu,
+        gelu: torch.nn.functional.gelu,
+        gelu_tanh: lambda t: torch.nn.functional.gelu(t, approximate="tanh"),
+    }[function]
+    for shape in ((1,), (70, 1), (9, 12, 5, 3), (3, 33000), (70000,)):
+        same_as_torch(function, oracle, normal(*shape) * 3, tolerance=1e-11)
+    x = leaf(normal(5, 3))
+    kept = [(y := function(x).data, y.copy()) for _ in range(2)]
+    x.data *= -2.0
+    function(x)
+    for y, copy in kept:
+        np.testing.assert_array_equal(y, copy)
+    close(function(x).data, oracle(torch.tensor(x.data)))
+
+
+def models():
+    """Pairs of a model and its inputs, each with masks."""
+    config = LayerConfig(D, H, FF, dropout=0.3)
+    source, causal = padding_mask([7, 3, 1], TS), causal_mask(TT)
+    x, y = normal(B, TS, D), normal(B, TT, D, seed=1)
+    yield lambda: double(EncoderLayer(config, PCG32(1))), (x,), (source,)
+    yield lambda: double(DecoderLayer(config, PCG32(1))), (y, x), (causal, source)
+    yield lambda: double(Encoder(2, config, rng=PCG32(1))), (x,), (source,)
+    yield lambda: double(Transformer(1, 2, config, rng=PCG32(1))), (x, y), (source, causal, source)
+
+
+def test_a_model_is_what_its_weights_are_now():
+    for make, inputs, masks in models():
+        model = make().eval()
+        for seed in range(6):
+            for i, p in enumerate(model.parameters()):
+                change = normal(*p.shape, seed=seed + i) / 3
+                if seed % 3 == 0:
+                    p.data += change
+                elif seed % 3 == 1:
+                    p.data = change
+            if seed % 3 == 2:
+                state = {n: x[::-1].copy() for n, x in model.state_dict().items()}
+                model.load_state_dict(state)
+            fresh = make().eval()
+            fresh.load_state_dict(model.state_dict())
+            tensors = [Tensor(x) for x in inputs]
+            want = fresh(*tensors, *masks).data
+            out = model(*tensors, *masks).data
+            close(out, want)
+            copy = out.copy()
+            with watch_attention(model):
+                close(model(*tensors, *masks).data, want)
+            model.train()
+            assert (model(*tensors, *masks).data != want).any()
+            model.eval()
+            changed = [mask.copy() for mask in masks]
+            changed[-1][..., 0] = False  # the mask as well
+            changed[-1][..., 1:2] = True
+            assert (model(*tensors, *changed).data != want).any()
+            np.testing.assert_array_equal(out, copy)
+
+
+def test_each_input_alone_gets_its_gradient():
+    for make, inputs, masks in models():
+        for training in (True, False):
+            wanted = None
+            for asks in ((1,) * len(inputs), (1, 0), (0, 1), (0, 0)):
+                model = make().train(training)
+                leaves = [
+                    Tensor(x, requires_grad=bool(a)) for x, a in zip(inputs, asks, strict=False)
+                ]
+                out = model(*leaves, *masks)
+                out.backward(normal(*out.shape, seed=7))
+                found = [x.grad for x in leaves] + [p.grad for p in model.parameters()]
+                wanted = wanted or found
+                for x, y, a in zip(found, wanted, [*asks[: len(inputs)], *[1] * 999], strict=False):
+                    assert (x is not None) == bool(a)
+                    if a:
+                        close(x, y, 1e-10)
+                again = make().train(training)
+                with no_grad():  # drops what it drops when it records
+                    silent = again(*leaves, *masks)
+                assert not silent.requires_grad
+                close(silent.data, out.data)
+
+
+def test_dropout_in_large_batches():
+    config = replace(CONFIG, dropout=0.5)
+    x = Tensor(normal(130, 3, D))
+    for make in (
+        lambda c: EncoderLayer(c, PCG32(2)),
+        lambda c: Encoder(3, c, rng=PCG32(2)),
+        lambda c: FeedForward(c.d_model, c.d_ff, c.activation, c.dropout, PCG32(2)),
+    ):
+        plain, model = double(make(CONFIG)), double(make(config))
+        want, state = plain(x).data, model.rng_state()
+        first, second = model(x).data, model(x).data
+        for out in (first, second):
+            assert (abs(out - want).max(axis=(1, 2)) > 1e-3).all()  # in every sample
+        assert (abs(first - second).max(axis=(1, 2)) > 1e-3).all()
+        model.eval()
+        close(model(x).data, want)
+        model.train()  # the streams go on where they were
+        third = model(x).data
+        model.load_rng_state(state)
+        for out in (first, second, third):
+            close(model(x).data, out)
+    plain, model = double(EncoderLayer(CONFIG, PCG32(2))), double(EncoderLayer(config, PCG32(2)))
+    want = plain(x).data
+    for place in model.rng_state():  # each alone, in nearly every sample
+        for path, module in model.named_modules():
+            module.train(place in (path + ".rng", path + ".dropout_rng"))
+        assert (abs(model(x).data - want).max(axis=(1, 2)) > 1e-6).mean() > 0.9, place
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_a_hundred_tokens_from_a_cache(norm_first):
+    decoder = double(Decoder(2, replace(CONFIG, norm_first=norm_first)))
+    memory, source = Tensor(normal(12, TS, D)), padding_mask([1, 7, 4, 2] * 3, TS)
+    y = normal(12, 100, D, seed=1)
+    want = decoder(Tensor(y), memory, causal_mask(100), source).data
+    cache, at, kept = decoder.begin(memory, source), 0, []
+    for n in (1, 1, 1, 60, 1, 1, 1, 33, 1):
+        out, cache = decoder.extend(Tensor(y[:, at : at + n]), cache)
+        close(out.data, want[:, at : at + n], 1e-10)
+        kept.append((out.data, out.data.copy(), cache))
+        at += n
+    for out, copy, _ in kept:  # nothing that was handed out is written to
+        np.testing.assert_array_equal(out, copy)
+    _, _, early = kept[2]
+    for _ in range(2):  # and a cache can be continued again and again
+        out, grown = decoder.extend(Tensor(y[:, 3:63]), early)
+        close(out.data, want[:, 3:63], 1e-10)
+        assert (early.length, grown.length) == (3, 63)
+    _, one = decoder.extend(Tensor(y[:, 3:4]), early)
+    _, other = decoder.extend(Tensor(y[:, 9:10]), early)  # in several ways
+    out, _ = decoder.extend(Tensor(y[:, 4:6]), one)
+    close(out.data, want[:, 4:6], 1e-10)
+    assert other.length == 4
+    order = np.arange(12)[::-1].repeat(6)  # 72 sequences
+    out, _ = decoder.extend(Tensor(y[order, 3:4]), early.select(order))
+    close(out.data, want[order, 3:4], 1e-10)
+    for p in decoder.parameters():  # a new cache is of the new weights
+        p.data *= 1.1
+    want = decoder(Tensor(y[:, :2]), memory, causal_mask(2), source).data
+    out, _ = decoder.extend(Tensor(y[:, :2]), decoder.begin(memory, source))
+    close(out.data, want, 1e-10)
+
+
+def test_float32_stays_float32():
+    config = LayerConfig(D, H, FF, 0.2, "gelu")
+    x, y = normal(9, TS, D).astype("f4"), normal(9, TT, D, seed=1).astype("f4")
+    source = padding_mask(np.arange(9) % (TS + 1), TS)
+    model = Transformer(2, 2, config)
+    for masks in ((), (source, causal_mask(TT), source)):
+        for training in (True, False):
+            model.train(training)
+            model.zero_grad()
+            a, b = leaf(x), leaf(y)
+            out = model(a, b, *masks)
+            out.sum().backward()
+            found = [out.data, a.grad, b.grad, *(p.grad for p in model.parameters())]
+            assert {g.dtype for g in found} == {np.dtype(np.float32)}
+    memory = model.encoder(Tensor(x))
+    out, _ = model.decoder.extend(Tensor(y[:, :2]), model.decoder.begin(memory, source))
+    assert out.dtype == np.float32
+
+
+def test_wide_models_are_drawn_as_promised():
+    for d, heads, d_ff in ((36, 12, 100), (130, 2, 1)):
+        layer, rng = DecoderLayer(LayerConfig(d, heads, d_ff, 0.1), PCG32(3)), PCG32(3)
+        for name, p in layer.named_parameters():
+            if "norm" not in name:
+                bound = (d_ff if "down" in name else d) ** -0.5
+                np.testing.assert_array_equal(p.data, rng.uniform(-bound, bound, p.shape))
+        states = [str(s) for s in layer.rng_state().values()]
+        assert len(set(states)) == len(states) == 6
+    assert EncoderLayer(LayerConfig(36, 12, 8)).self_attention.scale == pytest.approx(3**-0.5)

@@ -242,3 +242,145 @@ def test_validation():
         for search in (greedy_search, lambda *a, **o: beam_search(*a, width=2, **o)):
             with pytest.raises(ValueError):
                 search(lambda p, r, answer=answer: answer, 1, **ENDS)
+
+
+def plain_beams(step, row, start, end, max_length, width, alpha=1.0):
+    """Beam search for one input, by sorting lists."""
+    live, found, places = [((), 0.0)], [], width
+    for _ in range(max_length):
+        if not live:
+            break
+        prefixes = np.array([(start, *tokens) for tokens, _ in live])
+        log_probs = step(prefixes, np.full(len(live), row))
+        every = [
+            (-(total + log_probs[rank, v]), rank, v)
+            for rank, (_, total) in enumerate(live)
+            for v in np.flatnonzero(log_probs[rank] > -np.inf).tolist()
+        ]
+        kept = [((*live[rank][0], v), -worth) for worth, rank, v in sorted(every)[:places]]
+        found += [(tokens, total, True) for tokens, total in kept if tokens[-1] == end]
+        live = [(tokens, total) for tokens, total in kept if tokens[-1] != end]
+        places = width - len(found)
+    found += [(tokens, total, False) for tokens, total in live]
+    made = [Hypothesis(t, total, total / len(t) ** alpha, ended) for t, total, ended in found]
+    return sorted(made, key=lambda h: -h.score)
+
+
+class Chain:
+    """Log-probabilities that depend on the input, the last token and the length; quick."""
+
+    def __init__(self, V, grain=None, end=0, late=0.0, holes=False):
+        rng = np.random.default_rng([V, grain or 0])
+        z = rng.normal(size=(5, 7, V)) if grain is None else rng.integers(0, grain, (5, 7, V))
+        z = z.astype(float)
+        z[..., end] -= late
+        if holes:
+            z[rng.random(z.shape) < 0.4] = -np.inf
+            z[..., 1] = 0.0
+        self.table = log_softmax(z)
+
+    def __call__(self, prefixes, rows):
+        assert prefixes.dtype.kind == rows.dtype.kind == "i"
+        return self.table[rows % 5, (prefixes[:, -1] + prefixes.shape[1]) % 7]
+
+
+SEARCHES = [  # V, inputs, width, max_length, alpha, grain, late
+    (5, 3, 1, 80, 1.0, None, 5.0), (5, 70, 2, 6, 0.7, None, 0.0), (9, 3, 12, 9, 1.0, None, 0.0),
+    (30, 2, 24, 5, 2.0, None, 0.0), (4, 2, 3, 80, 0.0, 2, 6.0), (6, 9, 9, 20, 1.0, 2, 2.0),
+    (3000, 2, 9, 4, 1.0, 3, 0.0), (70000, 2, 2, 3, 1.0, None, 0.0), (2, 5, 17, 8, 0.5, None, 0.0),
+    (300, 6, 3, 70, 1.0, None, 9.0), (12, 130, 3, 4, 1.0, 3, 0.0), (5, 2, 4, 1, 1.0, None, 0.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("holes", [False, True])
+@pytest.mark.parametrize("case", SEARCHES, ids=str)
+def test_searches_of_any_size(case, holes):
+    V, inputs, width, max_length, alpha, grain, late = case
+    end = V - 1 if max_length % 2 else 0
+    model = Chain(V, grain, end, late, holes)
+    options = {"start": 1, "end": end, "max_length": max_length}
+    wanted = [plain_beams(model, row, width=width, alpha=alpha, **options) for row in range(inputs)]
+    for _ in range(2):  # nothing is remembered
+        found = beam_search(model, inputs, width=width, alpha=alpha, **options)
+        assert found == wanted
+    greedy = greedy_search(model, inputs, **options)
+    assert [[h] for h in greedy] == [
+        plain_beams(model, r, width=1, **options) for r in range(inputs)
+    ]
+    for h in (*greedy, *found[0]):
+        assert all(type(token) is int for token in h.tokens)
+
+
+@pytest.mark.parametrize("search", ["greedy", "beams"])
+def test_whatever_array_a_model_returns(search):
+    options = {"start": 1, "end": 0, "max_length": 12}
+    model = Chain(9, late=2.0)
+
+    def run(step):
+        if search == "greedy":
+            return greedy_search(step, 8, **options)
+        return beam_search(step, 8, width=10, **options)
+
+    wanted, buffer = run(model), np.empty((200, 9))
+
+    def reused(prefixes, rows):  # one buffer for all steps
+        buffer[: len(rows)] = model(prefixes, rows)
+        return buffer[: len(rows)]
+
+    def frozen(prefixes, rows):
+        array = np.asfortranarray(model(prefixes, rows))
+        array.flags.writeable = False
+        return array
+
+    def kept(prefixes, rows):  # a model may keep what it is given
+        seen.append((prefixes, prefixes.copy(), rows, rows.copy()))
+        return model(prefixes, rows).tolist()
+
+    seen = []
+    for step in (reused, frozen, kept):
+        assert run(step) == wanted
+    for prefixes, copy, rows, copied in seen:
+        np.testing.assert_array_equal(prefixes, copy)
+        np.testing.assert_array_equal(rows, copied)
+    single = run(lambda p, r: model(p, r).astype(np.float32))
+    exact = run(lambda p, r: model(p, r).astype(np.float32).astype(np.float64))
+    assert single == exact
+
+
+def test_hardly_probable_is_not_impossible():
+    def step(prefixes, rows):
+        return np.full((len(prefixes), 3), -1e4) + np.arange(3)
+
+    options = {"start": 1, "end": 0, "max_length": 70}
+    for h in (greedy_search(step, 1, **options)[0], beam_search(step, 1, width=9, **options)[0][0]):
+        assert h.tokens == (2,) * 70
+        assert h.log_prob == 70 * (2 - 1e4)
+
+
+def test_late_numbers_are_checked():
+    for late in (0, 1, 7):
+        for wrong in (np.nan, 0.5):
+
+            def step(prefixes, rows, late=late, wrong=wrong):
+                found = Chain(9, late=9.0)(prefixes, rows).copy()
+                if prefixes.shape[1] == late + 1:
+                    found[-1, -1] = wrong
+                return found
+
+            for search in (greedy_search, lambda *a, **o: beam_search(*a, width=9, **o)):
+                with pytest.raises(ValueError):
+                    search(step, 9, start=1, end=0, max_length=12)
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (70, 3), (3, 2, 300), (2, 70000)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int64])
+def test_log_softmax_at_any_size(shape, dtype):
+    z = (np.random.default_rng(1).normal(size=shape) * 60).astype(dtype)
+    copy, exact = z.copy(), z.astype(np.float64)
+    top = exact.max(axis=-1, keepdims=True)
+    want = exact - top - np.log(np.exp(exact - top).sum(axis=-1, keepdims=True))
+    for given in (z, np.asfortranarray(z), z.tolist()):
+        found = log_softmax(given)
+        np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-12)
+        assert found.dtype == np.float64
+    np.testing.assert_array_equal(z, copy)

@@ -1,6 +1,7 @@
 # Tangled from book/2-transformer/L5.7-tests.md
 """Tests of L5.7, fused attention: those of L5.1, and what only this module has."""
 
+import contextlib
 import itertools
 import tracemalloc
 from functools import partial
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from tinyllm.num.pcg32 import PCG32
-from tinyllm.tensor import Tensor
+from tinyllm.tensor import Tensor, no_grad
 from tinyllm.xfmr import fused
 from tinyllm.xfmr.attention import scaled_dot_product_attention
 from tinyllm.xfmr.fused import fused_attention, fused_attention_packed
@@ -117,6 +118,9 @@ def test_row_by_row(way):
 def test_scale(way):
     q, k, v, grad = inputs(d=16)
     assert_close(run(way, q, k, v, grad), run(way, q, k, v, grad, scale=0.25), 0)
+    for scale in (0.0, -0.25):
+        found = run(way, q, k, v, grad, scale=scale)
+        assert_close(found, row_by_row(q, k, v, grad, np.ones((2, 3, 5, 7), bool), scale))
     half = run(way, q / 2, k, v, grad, scale=0.25)
     np.testing.assert_allclose(half[0], run(way, q, k, v, grad, scale=0.125)[0], atol=1e-14)
     for d in (4, 64, 1024):
@@ -463,6 +467,153 @@ def test_backward_twice(way):
     out.backward(grad)
     for leaf, gradient in zip(leaves, once, strict=True):
         np.testing.assert_allclose(leaf.grad, 2 * gradient, rtol=1e-12)
+
+
+def by_torch(q, k, v, grad, allowed, scale):
+    """Output and gradients of the definition, differentiated by torch; dead rows are 0."""
+    q, k, v = (torch.tensor(x, requires_grad=True) for x in (q, k, v))
+    reads = torch.tensor(np.array(allowed))
+    alive = reads.any(-1, keepdim=True)
+    scores = (scale * (q @ k.mT)).masked_fill(~reads & alive, -torch.inf)
+    out = (scores.softmax(-1) * alive) @ v
+    out.backward(torch.tensor(grad))
+    return [x.detach().numpy() for x in (out, q.grad, k.grad, v.grad)]
+
+
+CORNERS = [  # the axes in front, Tq, Tk, d, dv
+    ((), 1, 1, 1, 1), ((3,), 2, 300, 3, 2), ((2, 1), 150, 140, 2, 3), ((70,), 2, 3, 2, 2),
+    ((130, 1), 2, 2, 1, 1), ((2, 20), 3, 4, 8, 8), ((6, 9), 1, 5, 4, 4), ((6, 9), 5, 1, 4, 4),
+    ((2, 2), 3, 3, 70, 2), ((2, 2), 3, 3, 2, 70), ((5,), 40, 33, 17, 5), ((1,), 520, 530, 2, 2),
+    ((2, 3, 2, 2), 3, 4, 2, 2), ((9,), 3, 3, 130, 130),
+]  # fmt: skip
+
+
+@every_way
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("sizes", CORNERS, ids=str)
+def test_sizes(way, masked, sizes):
+    lead, Tq, Tk, d, dv = sizes
+    q, k, v, grad = inputs(lead, Tq, Tk, d, dv)
+    allowed = np.ones((*lead, Tq, Tk), bool)
+    if masked:
+        allowed = draw(*lead, Tq, Tk, seed=9) > -0.3
+        allowed[draw(*lead, Tq, seed=10) > 1] = False  # dead rows, in any sample
+    wanted = by_torch(q, k, v, grad, allowed, d**-0.5)
+    found = run(way, q, k, v, grad, allowed if masked else None)
+    for name, x, y in zip(("out", "dq", "dk", "dv"), found, wanted, strict=True):
+        size = max(1, np.abs(y).max())
+        np.testing.assert_allclose(x, y, rtol=0, atol=1e-12 * size, err_msg=name)
+    if masked and Tq * Tk < 1000:  # one mask for all queries, for all keys, for all samples
+        for part in (np.s_[:], np.s_[..., :1, :], np.s_[..., :1], np.s_[-1:]):
+            mask = allowed[part]
+            wanted = by_torch(q, k, v, grad, np.broadcast_to(mask, allowed.shape), 0.9)
+            found = run(way, q, k, v, grad, mask, scale=0.9)
+            np.testing.assert_allclose(found[0], wanted[0], rtol=0, atol=1e-11)
+
+
+@every_way
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("asks", [*itertools.product((True, False), repeat=3)], ids=str)
+def test_gradients_of_those_who_ask(way, masked, asks):
+    q, k, v, grad = inputs(dv=4, Tq=7)
+    mask = masks(7, 7, (2, 3))["random"] if masked else None
+    wanted = run(way, q, k, v, grad, mask)
+    leaves = [Tensor(x, requires_grad=a) for x, a in zip((q, k, v), asks, strict=True)]
+    out = way(*leaves, mask)
+    assert out.requires_grad == any(asks)
+    for times in (1, 2, 3) if any(asks) else ():  # they add up
+        if times > 1:
+            out = way(*leaves, mask)
+        out.backward(grad)
+        for leaf, gradient, a in zip(leaves, wanted[1:], asks, strict=True):
+            if a:
+                np.testing.assert_allclose(leaf.grad, times * gradient, rtol=1e-11, atol=1e-12)
+            else:
+                assert leaf.grad is None
+    np.testing.assert_allclose(out.data, wanted[0], rtol=1e-12, atol=1e-12)
+    with no_grad():
+        silent = way(*leaves, mask)
+    assert not silent.requires_grad
+    np.testing.assert_allclose(silent.data, wanted[0], rtol=1e-12, atol=1e-12)
+
+
+@every_way
+def test_one_tensor_may_be_all_three(way):
+    x, grad = draw(2, 5, 4), draw(2, 5, 4, seed=2)
+    for mask in (None, np.tri(5, dtype=bool)):
+        _, dq, dk, dv = run(way, x, x, x, grad, mask)
+        leaf = Tensor(x, requires_grad=True)
+        way(leaf, leaf, leaf, mask).backward(grad)
+        np.testing.assert_allclose(leaf.grad, dq + dk + dv, rtol=1e-12, atol=1e-12)
+
+
+@every_way
+def test_calls_do_not_remember(way):
+    q, k, v, grad = inputs((2,), 4, 5, 3, 3)
+    mask, kept = np.ones((2, 4, 5), bool), []
+    for number in range(18):
+        mask[:, :, number % 5] = draw(2, 4, seed=number) > 0  # in place
+        k[:, number % 5] = draw(2, 3, seed=number)
+        v[:, number % 5], q[:, number % 4] = k[:, number % 5] + 1, k[:, number % 5] - 1
+        for other in (mask, mask[::-1].tolist(), None)[: 3 if number > 8 else 1]:
+            allowed = np.broadcast_to(True if other is None else np.array(other), mask.shape)
+            wanted = by_torch(q, k, v, grad, allowed, 3**-0.5)
+            copies = [x.copy() for x in (q, k, v)]
+            found = run(way, *copies, grad, other)
+            assert_close(found, wanted, 1e-11)
+            found.append(scaled_dot_product_attention(*map(Tensor, copies), other)[1].data)
+            kept.append((found, [x.copy() for x in found]))
+    for found, copies in kept:  # nobody has written to an earlier result
+        assert all(itertools.starmap(np.array_equal, zip(found, copies, strict=True)))
+
+
+@every_way
+@pytest.mark.parametrize("state", ["plain", "masked", "no_grad"])
+@pytest.mark.parametrize(("lead", "Tq", "Tk"), [((70, 1), 2, 3), ((1,), 3, 70), ((), 1, 1)])
+@pytest.mark.parametrize("rate", [0.1, 0.8])
+def test_dropout_at_any_size(way, state, lead, Tq, Tk, rate):
+    q, k, v, _ = inputs(lead, Tq, Tk)
+    allowed = np.ones((*lead, Tq, Tk), bool)
+    if state == "masked":
+        allowed = draw(*lead, Tq, Tk, seed=9) > -0.5
+    weights = scaled_dot_product_attention(Tensor(q), Tensor(k), Tensor(v), allowed)[1].data
+    rng, own = PCG32(5), PCG32(5)
+    for _ in range(3):
+        kept = rng.uniform(0.0, 1.0, (*lead, Tq, Tk)) >= rate
+        wanted = (weights * kept / (1 - rate)) @ v
+        mask = allowed if state == "masked" else None
+        with no_grad() if state == "no_grad" else contextlib.nullcontext():
+            out = way(Tensor(q), Tensor(k), Tensor(v), mask, dropout=rate, rng=own)
+        np.testing.assert_allclose(out.data, wanted, rtol=1e-11, atol=1e-12)
+        assert own.state() == rng.state()
+
+
+@every_way
+def test_float32_stays_float32(way):
+    arrays = [x.astype(np.float32) for x in inputs((6, 2), 7, 7)]
+    dead = draw(6, 2, 7, 7, seed=9) > 0.5
+    for mask in (None, np.ones((7, 7), bool), np.zeros((7, 7), bool), dead):
+        for options in ({}, {"scale": 0.7}, {"dropout": 0.5, "rng": PCG32(0)}):
+            found = run(way, *arrays, mask, **options)
+            assert {x.dtype for x in found} == {np.dtype(np.float32)}
+            _, weights = scaled_dot_product_attention(*map(Tensor, arrays[:3]), mask, **options)
+            assert weights.dtype == np.float32
+
+
+@every_way
+def test_masks_refused(way):
+    q, k, v, _ = (Tensor(x) for x in inputs())
+    mask = np.tri(5, 7, dtype=bool)
+    for dtype in (np.int8, np.uint8, np.int64, np.float16, np.float32, object):
+        with pytest.raises(TypeError):
+            way(q, k, v, mask.astype(dtype))
+    for other in (np.where(mask, 0.0, -np.inf), mask.astype(int).tolist()):
+        with pytest.raises(TypeError):
+            way(q, k, v, other)
+    for shape in ((7, 5), (5,), (2, 7), (2, 5, 7), (3, 2, 5, 7), (2, 3, 7, 5), (4, 2, 3, 5, 7)):
+        with pytest.raises(ValueError):
+            way(q, k, v, np.ones(shape, bool))
+    np.testing.assert_array_equal(way(q, k, v, mask.tolist()).data, way(q, k, v, mask).data)
 
 
 @every_way

@@ -33,9 +33,17 @@ from tinyllm.models.addition.data import (
     target_tokens,
     text,
 )
-from tinyllm.models.addition.model import Adder, Settings, exact_match, translate
+from tinyllm.models.addition.model import (
+    Adder,
+    Settings,
+    evaluating,
+    exact_match,
+    shard_gradient,
+    translate,
+)
 from tinyllm.models.addition.training import Training, Workers, load_model
 from tinyllm.num.pcg32 import PCG32, manual_seed
+from tinyllm.tensor import no_grad
 from tinyllm.train import cross_entropy
 from tinyllm.xfmr.positions import sinusoidal
 from tinyllm.xfmr.search import greedy_search, log_softmax
@@ -167,7 +175,7 @@ def torch_twin(model, s):
             loaded[name] = state[ours]
     twin.load_state_dict(loaded)
     tables = {n: state[n].requires_grad_() for n in state if not n.startswith("transformer.")}
-    waves = torch.tensor(sinusoidal(8, s.d_model, dtype=np.float64))
+    waves = torch.tensor(sinusoidal(64, s.d_model, dtype=np.float64))
 
     def call(source, target):
         x = tables["source.weight"][torch.tensor(source)] + waves[: source.shape[1]]
@@ -765,3 +773,162 @@ def test_evaluation_is_without_dropout(tmp_path):
     model.eval()
     translate(model, source)
     assert not model.training
+
+
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor")
+@pytest.mark.parametrize(
+    ("d", "heads", "layers", "d_ff", "n", "ts", "tt"),
+    [
+        (24, 12, 4, 7, 3, 7, 5),
+        (4, 1, 1, 5, 70, 7, 5),
+        (6, 6, 2, 66, 2, 40, 36),
+        (2, 2, 5, 1, 9, 1, 1),
+    ],
+)
+def test_models_of_any_size(d, heads, layers, d_ff, n, ts, tt):
+    s = Settings(d_model=d, n_heads=heads, n_layers=layers, d_ff=d_ff)
+    model, rng = Adder(s).astype(np.float64), np.random.default_rng(1)
+    for name, p in model.named_parameters():
+        p.data = rng.normal(size=p.shape) / 2 + ("norm" in name and name.endswith("weight"))
+    for _ in range(2):
+        source, target = rng.integers(0, 10, (n, ts)), rng.integers(0, 10, (n, tt))
+        source[:, 1:][rng.random((n, ts - 1)) < 0.2] = PAD
+        source[:-1][source[:-1] == PAD] = 0 if n == 70 else PAD  # in the last one alone
+        call, tables = torch_twin(model, s)
+        for mode in (True, False):
+            logits, want = model.train(mode)(source, target), call(source, target)
+            np.testing.assert_allclose(logits.data, want.detach().numpy(), rtol=1e-8, atol=1e-9)
+        model.zero_grad()
+        grad = rng.normal(size=logits.shape)
+        logits.backward(grad)
+        want.backward(torch.tensor(grad))
+        for name in tables:
+            mine, its = dict(model.named_parameters())[name].grad, tables[name].grad.numpy()
+            np.testing.assert_allclose(mine, its, rtol=1e-8, atol=1e-8 * max(1, abs(its).max()))
+        memory, mask = model.encode(source)
+        states = model.decode(target, memory, mask)
+        np.testing.assert_allclose(model.output(states).data, logits.data, rtol=1e-12)
+        assert mask is None or (mask[:, 0, 0] == (source != PAD)).all()
+        seen = model.attend(source, target)
+        shapes = [(ts, ts), (tt, tt), (tt, ts)]
+        assert [w.shape for w in seen] == [(layers, n, heads, *shape) for shape in shapes]
+        for w in seen:
+            np.testing.assert_allclose(w.sum(axis=-1), 1, rtol=1e-9)
+
+
+def test_a_model_is_what_its_weights_are_now():
+    s = Settings(**SMALL)
+    model, (source, target), asked = Adder(s), batch(9), pairs()[1][:9]
+    told, rng = target[:, :-1], np.random.default_rng(0)
+
+    def all_of(model):
+        beams = translate(model, source, width=3)
+        flat = [h.log_prob for some in beams for h in some]
+        seen = [w.ravel() for w in model.attend(source, told)]
+        return np.concatenate([model(source, told).data.ravel(), *seen, flat])
+
+    for change in ("in place", "replaced", "loaded", "in place"):
+        for mode in (True, False):
+            model.train(mode)
+            kept = all_of(model)
+            for p in model.parameters():
+                step = rng.normal(size=p.shape).astype(np.float32) / 5
+                if change == "in place":
+                    p.data += step
+                elif change == "replaced":
+                    p.data = p.data + step
+            if change == "loaded":
+                model.load_state_dict({n: x[::-1] * 1.1 for n, x in model.state_dict().items()})
+            fresh = Adder(s)
+            fresh.load_state_dict(model.state_dict())
+            found = all_of(model)
+            np.testing.assert_array_equal(found, all_of(fresh))
+            assert (found != kept).any()
+            assert exact_match(model, asked) == exact_match(fresh, asked)
+            assert model.training == mode
+            assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize(("n", "shards"), [(8, 1), (7, 3), (130, 2), (5, 5)])
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_shards_of_any_size(n, shards, dropout):
+    s = Settings(**{**SMALL, "batch": n, "shards": shards, "dropout": dropout})
+    model, (source, target) = Adder(s).astype(np.float64), batch(n)
+    count = target[:, 1:].size
+    parts = [shard_gradient(model, s, 3, i, source, target, count) for i in range(shards)]
+    for i in (shards - 1, 0):  # in any order, and again: nothing is left over
+        again = shard_gradient(model, s, 3, i, source, target, count)
+        for x, y in zip(again, parts[i], strict=True):
+            np.testing.assert_array_equal(x, y)
+    if dropout:
+        other = shard_gradient(model, s, 4, 0, source, target, count)[0]
+        assert (other != parts[0][0]).any()  # another step drops other weights
+        model.eval()
+        quiet = [shard_gradient(model, s, 3, i, source, target, count) for i in range(shards)]
+        assert (quiet[0][0] != parts[0][0]).any()
+        parts = quiet
+    model.eval()
+    model.zero_grad()
+    loss = cross_entropy(model(source, target[:, :-1]), target[:, 1:])
+    loss.backward()
+    whole = np.concatenate([p.grad.ravel() for p in model.parameters()])
+    np.testing.assert_allclose(sum(g for g, _ in parts), whole, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(sum(part for _, part in parts), [loss.item()], rtol=1e-12)
+
+
+def test_many_sums_are_counted_and_written(half_trained):
+    asked = np.stack(np.divmod(np.random.default_rng(1).permutation(1203), 35), axis=1)
+    a, b = asked.T
+    source = source_tokens(a, b)
+    found = translate(half_trained, source)
+    assert len(found) == 1203
+    right = np.array(
+        [text(h[0].tokens) == f"{x + y:04d}" for h, x, y in zip(found, a, b, strict=True)]
+    )
+    for some in (slice(None), slice(0, 501), slice(700, 1203), slice(3, 4)):
+        assert exact_match(half_trained, asked[some]) == right[some].mean()
+    nine = translate(half_trained, source[::4], width=9)
+    for i in (0, 1, 124, 125, 126, 250, 300):
+        alone = translate(half_trained, source[4 * i : 4 * i + 1], width=9)[0]
+        assert [h.tokens for h in alone] == [h.tokens for h in nine[i]]
+        assert len({h.tokens for h in alone}) == 9
+        one = max(alone, key=lambda h: h.score)
+        assert one == alone[0]
+    assert right[:500].any()
+    assert right[500:1000].any()
+    assert right[1000:].any()
+    for width in (1, 9):
+        steep = translate(half_trained, source[:130], width=width, alpha=3.0)
+        for h in (h for beams in steep for h in beams):
+            assert h.score == pytest.approx(h.log_prob / len(h.tokens) ** 3)
+    for alpha in (-0.1, 401, np.nan):
+        with pytest.raises(ValueError):
+            translate(half_trained, source, alpha=alpha)
+
+
+def test_modes_come_back():
+    model, (source, target) = Adder(Settings(**SMALL, dropout=0.5)), batch(70)
+    state = model.rng_state()
+    for mode in (True, False):
+        model.train(mode)
+        for call in (
+            lambda: translate(model, source),
+            lambda: translate(model, source, width=9, threads=2),
+            lambda: model.attend(source, target[:, :-1]),
+            lambda: exact_match(model, pairs()[1][:9]),
+        ):
+            call()
+            assert {m.training for _, m in model.named_modules()} == {mode}
+        with pytest.raises(IndexError), evaluating(model):
+            assert not model.training
+            with evaluating(model):
+                pass
+            assert not model.training
+            raise IndexError
+        assert model.training == mode
+        before = model.train(mode)(source, target[:, :-1]).data
+        with no_grad():
+            after = model(source, target[:, :-1]).data
+        assert (before != after).any() == mode  # dropout is on in training alone
+    model.load_rng_state(state)
+    assert model.rng_state() == state

@@ -347,3 +347,45 @@ def test_positions_and_samples_do_not_mix():
     np.testing.assert_allclose(out[:1], alone, rtol=1e-12)
     order = [3, 0, 4, 2, 1]
     np.testing.assert_allclose(mha(Tensor(x_q), Tensor(x_kv[:, order])).data, out, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("B", "Tq", "Tk", "d", "H"),
+    [(2, 3, 3, 4, 4), (3, 4, 5, 24, 12), (2, 1, 70, 8, 2), (70, 3, 1, 4, 1)],
+)
+def test_other_sizes(B, Tq, Tk, d, H):
+    mha, x_q, x_kv = module(d, H), draw(B, Tq, d), draw(B, Tk, d, seed=2)
+    agrees(mha, x_q, x_kv, H=H)
+    mask = some_mask(B, H, Tq, Tk)
+    agrees(mha, x_q, x_kv, mask, mask, H)
+
+
+def test_weights_and_masks_may_change():
+    mha, x = module(), draw(2, 4, 8)
+    mha.eval()
+    mask = some_mask(4, 4)
+    for seed in range(3):
+        agrees(mha, x, x, mask, mask)
+        mha.load_state_dict({name: p + seed for name, p in mha.state_dict().items()})
+        mask[:, 1:] = ~mask[:, 1:]
+
+
+@pytest.mark.parametrize("asks", [(True, False), (False, True)])
+def test_one_input_asks_for_a_gradient(asks):
+    arrays, mha = (draw(2, 4, 8), draw(2, 5, 8, seed=2)), module()
+    for run in (mha, lambda *pair: mha.attend(*pair)[0]):
+        both = [Tensor(x, requires_grad=True) for x in arrays]
+        run(*both).sum().backward()
+        pair = [Tensor(x, requires_grad=a) for x, a in zip(arrays, asks, strict=True)]
+        run(*pair).sum().backward()
+        for found, wanted, ask in zip(pair, both, asks, strict=True):
+            assert (found.grad is not None) == ask
+            if ask:
+                np.testing.assert_allclose(found.grad, wanted.grad, rtol=1e-10, atol=1e-12)
+
+
+def test_float32():
+    mha, x = MultiHeadAttention(8, 2), Tensor(draw(2, 4, 8).astype(np.float32))
+    for mask in (None, some_mask(4, 4)):
+        assert mha(x, x, mask).dtype == np.float32
+        assert {y.dtype for y in mha.attend(x, x, mask)} == {np.dtype(np.float32)}

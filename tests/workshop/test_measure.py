@@ -1,0 +1,58 @@
+# Tangled from book/workshop/measure.md
+"""What suites of tests score that were written apart from the mutants."""
+
+from pathlib import Path
+
+import pytest
+
+from ol.jobs import job_for
+from ol.mutants import graded_mutants
+from ol.registry import find
+from ol.runner import Runner
+
+SUITES = Path(__file__).parents[1] / "suites"
+LIMITS = {"smoke": (0.0, 0.2), "lone": (0.0, 0.8), "honest": (0.9, 1.1)}
+
+
+def suites(chapter):
+    """The files of a chapter's suites, by kind."""
+    return {kind: sorted((SUITES / chapter).glob(f"{kind}_*.py")) for kind in LIMITS}
+
+
+def measure(chapter, files):
+    """Suite -> its score, and the mutants that it misses."""
+    sources = {one.name: (one.source, one.path) for one in graded_mutants(chapter)}
+    sources["right"] = chapter.reference.read_text(encoding="utf-8"), chapter.path
+    jobs = [
+        job_for(chapter, f"{file.stem} {name}", text, file, path=path, stop=True)
+        for file in files
+        for name, (text, path) in sources.items()
+    ]
+    with Runner() as runner:
+        missed = {verdict.job for verdict in runner.run(jobs) if verdict.state == "missed"}
+    found = {}
+    for file in files:
+        assert f"{file.stem} right" in missed, f"{file} fails on the right module"
+        names = [name for name in sources if f"{file.stem} {name}" in missed and name != "right"]
+        found[file.stem] = 1 - len(names) / (len(sources) - 1), " ".join(names)
+    return found
+
+
+def assert_apart(chapter, files):
+    """Each suite scores what its kind should; prints the table."""
+    for name, (score, missed) in measure(find(chapter), files).items():
+        print(f"{chapter} {name:9} {score:.2f}  {missed}")
+        low, below = LIMITS[name.partition("_")[0]]
+        assert low <= score < below, f"{chapter} {name} scores {score:.2f}, misses {missed}"
+
+
+def test_one_of_each_kind():
+    assert_apart("L5.3", [files[-1] for files in suites("L5.3").values()])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(folder.name for folder in SUITES.iterdir()))
+def test_suites(name):
+    found = suites(name)
+    assert {len(some) for some in found.values()} == {5 if name == "L5.3" else 2}
+    assert_apart(name, [file for some in found.values() for file in some])
