@@ -221,7 +221,7 @@ def run_where(options: argparse.Namespace) -> int:
 
 def run_stitch(options: argparse.Namespace) -> int:
     from literate.carry import Refused
-    from literate.stitch import halves, stitch
+    from literate.stitch import stitch
 
     root = options.output
     with Lock(root):
@@ -230,18 +230,16 @@ def run_stitch(options: argparse.Namespace) -> int:
             return 1
         known, _ = load_record(root)
         try:
-            done = stitch(book, root, known, bare=options.bare, force=options.force)
+            chapters, carried = stitch(book, root, known, bare=options.bare, force=options.force)
         except Refused as reason:
             complain(str(reason), "stitch: no chapter was touched")
             return 1
-        complain(*told(done.warnings, "warning: "))
-        if done.chapters:
-            entries = halves(book, root, known, done.chapters, options.bare)
-            commit(root, [*done.chapters.values()], entries, entries)
-    for path in done.chapters:
+        if chapters:
+            commit(root, [*chapters.values()], known, known)
+    for path in chapters:
         print(f"stitched {path}")
     again = argparse.Namespace(**{**vars(options), "check": False, "force": False})
-    return run_tangle(again, done.carried)
+    return run_tangle(again, carried)
 
 
 def watch(options: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ import contextlib
 import io
 import shutil
 import stat
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -96,6 +97,27 @@ def two_files(folder: Path) -> Project:
     project = Project(folder, target("a.py", "x\n") + target("p/b.py", "y\n"))
     project.tangle("--bare")
     return project
+
+
+def watch(project: Project, steps: Iterable[Callable[[], object]], *arguments: str) -> Run:
+    """Run a command with `--watch`; it looks, a step is done, it looks again. The last step is Ctrl-C."""
+    todo = iter(steps)
+
+    def sleep(_seconds: float) -> None:
+        step = next(todo, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    with mock.patch("time.sleep", sleep):
+        run = project.run(*arguments, "--watch", "--bare")
+    assert run.status == 130
+    return run
+
+
+def at_rest(steps: Iterable[Callable[[], object]]) -> list[Callable[[], object]]:
+    """Each step, and then none for one look."""
+    return [rest for step in steps for rest in (step, lambda: None)]
 
 
 def errors(project: Project, *arguments: str) -> list[str]:

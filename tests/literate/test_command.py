@@ -14,24 +14,9 @@ import pytest
 
 import literate.command
 import tangle
-from tests.literate.project import Project, block, chunk, target, two_files
+from tests.literate.project import Project, at_rest, block, chunk, target, two_files, watch
 
 HERE = Path(__file__).resolve().parent
-
-
-def watch(project, steps, *arguments):
-    """Run `--watch`; before every second look, one step is done. The last step is Ctrl-C."""
-    todo = [rest for step in steps for rest in (step, lambda: None)]
-
-    def sleep(_seconds):
-        if not todo:
-            raise KeyboardInterrupt
-        todo.pop(0)()
-
-    with mock.patch("time.sleep", sleep):
-        run = project.run("--watch", *arguments)
-    assert run.status == 130
-    return run
 
 
 def test_a_watcher_outlives_every_error(tmp_path):
@@ -55,24 +40,25 @@ def test_a_watcher_outlives_every_error(tmp_path):
 
     run = watch(
         project,
-        [
-            put(target("a.py", "22\n")),
-            lambda: None,
-            put("```"),
-            put(target("a.py", "<<none>>\n")),
-            put(target("a.py", "333\n") + "\n"),
-            lambda: shutil.rmtree(tmp_path / "book"),
-            put(b"\xff"),
-            put(target("a.py", "4444\n")),
-            spoil,
-            mend,
-            lambda: (full.start(), put(target("a.py", "7777777\n"))()),
-            lambda: (full.stop(), put(target("a.py", "88888888\n"))()),
-            lambda: (tmp_path / "book" / "ch.md").unlink(),
-            put(target("a.py", "999999999\n"), "other.md"),
-            put(target("b.py", "0\n"), "third.md"),
-        ],
-        "--bare",
+        at_rest(
+            [
+                put(target("a.py", "22\n")),
+                lambda: None,
+                put("```"),
+                put(target("a.py", "<<none>>\n")),
+                put(target("a.py", "333\n") + "\n"),
+                lambda: shutil.rmtree(tmp_path / "book"),
+                put(b"\xff"),
+                put(target("a.py", "4444\n")),
+                spoil,
+                mend,
+                lambda: (full.start(), put(target("a.py", "7777777\n"))()),
+                lambda: (full.stop(), put(target("a.py", "88888888\n"))()),
+                lambda: (tmp_path / "book" / "ch.md").unlink(),
+                put(target("a.py", "999999999\n"), "other.md"),
+                put(target("b.py", "0\n"), "third.md"),
+            ]
+        ),
     )
     contents = [files["a.py"] for files in made]
     assert contents == [f"{str(k) * k}\n" for k in (1, 2, 2, 2, 3, 3, 4, 6, 6, 8, 9)]
@@ -103,13 +89,7 @@ def test_a_watcher_waits_until_a_save_is_whole(tmp_path):
         lambda: None,
     ]
 
-    def sleep(_seconds):
-        if not steps:
-            raise KeyboardInterrupt
-        steps.pop(0)()
-
-    with mock.patch("time.sleep", sleep):
-        run = project.run("--watch", "--bare")
+    run = watch(project, steps)
     assert project.made() == {"a.py": "333\n", "b.py": "1\n", "a.bak": target("a.py", "22\n")}
     assert run.out.count("tangled 2 chapters into 2 files") == 3
     assert "removed" not in run.out
@@ -117,7 +97,7 @@ def test_a_watcher_waits_until_a_save_is_whole(tmp_path):
 
 def test_a_watcher_does_nothing_when_nothing_changed(tmp_path):
     project = Project(tmp_path, target("a.py", "1\n"))
-    run = watch(project, [lambda: None] * 10)
+    run = watch(project, [lambda: None] * 20)
     assert run.out.count("tangled") == 1
 
 
