@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from posixpath import normpath
 
 from literate.book import Book, check_collisions, check_references, read_mode, wrong_path
@@ -19,35 +19,38 @@ Source = str | os.PathLike[str]
 def find_chapters(sources: Iterable[Source]) -> list[tuple[str, str]]:
     """(path, name in the book) of every Markdown file in the sources, each a folder or a file, in book order; once.
 
-    Hidden folders and `node_modules` are left out. Raises FileNotFoundError for a source that does not exist, and
-    ValueError for a file that is not Markdown.
+    What is hidden and `node_modules` are left out. Raises OSError for a source that does not exist or a folder that
+    cannot be listed, and ValueError for a file that is not Markdown.
     """
-    found = []
+    found = dict[str, tuple[str, str]]()
     for source in [os.fspath(source) for source in sources]:
         if os.path.isdir(source):
-            names = [place[len(source) :].strip(os.sep).split(os.sep) for place in walk(source)]
-            found += [(os.path.join(source, *parts), "/".join(parts)) for parts in sorted(names)]
+            home, names = source, sorted(walk(source))
         elif not os.path.exists(source):
             raise FileNotFoundError(source)
         elif source.endswith(MARKDOWN):
-            found.append((source, os.path.basename(source)))
+            home, names = os.path.dirname(source), [[os.path.basename(source)]]
         else:
             raise ValueError(f"{source} is no chapter (*.md); name the book's folder, or nothing")
-    once = dict[str, tuple[str, str]]()
-    for place in found:
-        once.setdefault(os.path.realpath(place[0]), place)
-    return [*once.values()]
+        real = os.path.realpath(home)
+        for parts in names:
+            path, place = os.path.join(home, *parts), os.path.join(real, *parts)
+            place = os.path.realpath(path) if os.path.islink(path) else place
+            found.setdefault(place, (path, "/".join(parts)))
+    return [*found.values()]
 
 
-def walk(folder: str, lost: Callable[[OSError], object] | None = None) -> Iterable[str]:
-    """The Markdown files in a folder at any depth; `lost` is called for what cannot be looked at."""
-    for inside, folders, names in os.walk(folder, onerror=lost):
+def walk(folder: str) -> Iterable[list[str]]:
+    """The Markdown files in a folder at any depth, each as the parts of its path."""
+
+    def stop(error: OSError) -> None:
+        raise error
+
+    for inside, folders, names in os.walk(folder, onerror=stop):
         folders[:] = [name for name in folders if name[0] != "." and name != "node_modules"]
-        for place in [os.path.join(inside, name) for name in names if name.endswith(MARKDOWN)]:
-            if os.path.isfile(place):
-                yield place
-            elif lost:
-                lost(OSError(0, "is no file", place))
+        parts = inside[len(folder) :].strip(os.sep).split(os.sep)
+        within = parts if parts[0] else []
+        yield from ([*within, n] for n in names if n[0] != "." and n.endswith(MARKDOWN))
 
 
 def read_chapter(path: str, name: str) -> tuple[Chapter, bool]:
