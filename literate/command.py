@@ -15,12 +15,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
+from io import TextIOWrapper
 
 from literate.book import RECORD, STAGING, Book, nearest
 from literate.disk import Change, Lock, Plan, blocks_in, carry_out, commit, make_plan
-from literate.markdown import Diagnostic
 from literate.patch import products, unified
 from literate.read import find_chapters, read_book
 from literate.record import MEND_LINE_ENDS, Entry, digest, load_record
@@ -52,17 +51,6 @@ def stopped_by_errors(book: Book) -> bool:
     return bool(errors)
 
 
-def no_target(book: Book) -> list[str]:
-    """What to say of a book that makes no file."""
-    hints = ["tangle: no block names a file; open one with ```python {file=PATH}"]
-    for chapter in book.chapters:
-        if found := re.search(r"(?m)^<<[^<>\n]+>>=[ \t]*$", chapter.text):
-            line = chapter.text.count("\n", 0, found.start()) + 1
-            wrong = f"noweb's {found[0].rstrip()} defines nothing; write ```python {{#NAME}}"
-            hints += told([Diagnostic(chapter.path, line, wrong)])
-    return hints
-
-
 def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = None) -> int:
     """`carried`: path -> bytes that a person wrote there and that are in the chapters now."""
     book, root = open_book(options), options.output
@@ -72,7 +60,7 @@ def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = N
     if stopped_by_errors(book):
         return 1
     if not made:
-        complain(*no_target(book))
+        complain("tangle: no block names a file; open one with ```python {file=PATH}")
     if not options.check:
         os.makedirs(root, exist_ok=True)
     with Lock(root):
@@ -111,42 +99,39 @@ def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = N
 
 
 def left_alone(plan: Plan) -> list[str]:
-    reasons: dict[str, list[str]] = {}
-    for path, lost in plan.others.items():
-        reasons.setdefault(lost[0], []).append(path)
-    some = {lost: ", ".join(paths[:3]) + " …" * (len(paths) > 3) for lost, paths in reasons.items()}
-    return [f"left alone: {some[lost]}, made from {lost}, not read by this run" for lost in some]
+    if not plan.others:
+        return []
+    every = [*plan.others], [*dict.fromkeys(unseen[0] for unseen in plan.others.values())]
+    some, unseen = (", ".join(names[:3]) + " …" * (len(names) > 3) for names in every)
+    return [f"left alone: {some}, made from {unseen}, not read by this run"]
 
 
 def ways_out(edited: list[Change]) -> str:
     """What to do about the files that stop a run."""
-    if unknown := sum(not change.ours for change in edited):
-        return (
-            f"The record does not know {count(unknown, 'file')} of them, so the diffs have to tell which side is newer: bring "
-            f"{RECORD} back if it was lost; or `tangle.py --force` takes the chapters, and `tangle.py stitch --force` the "
-            "files, undoing in the chapters what differs"
-        )
     if all(change.new is None for change in edited):
         return "No chapter makes them now: move them away, or let `tangle.py --force` discard them"
-    if any(b"\r\n" in (change.old or b"") for change in edited):
-        return f"Line ends are CRLF: {MEND_LINE_ENDS}, or let `tangle.py --force` write LF"
-    return "`tangle.py stitch` carries edits into the chapters, `tangle.py --force` discards them"
+    if all(change.ours for change in edited):
+        return (
+            "`tangle.py stitch` carries edits into the chapters, `tangle.py --force` discards them"
+        )
+    return (
+        f"The record does not know all of them, so the diffs have to tell which side is newer: bring {RECORD} back if it "
+        "was lost; or `tangle.py --force` takes the chapters, and `tangle.py stitch --force` the files"
+    )
 
 
 def difference(change: Change) -> list[str]:
     """What to say of a file that tangling would overwrite or delete: why, and the diff."""
-    path, old = change.path, change.old or b""
+    path, old = change.path, (change.old or b"").decode("utf-8", "replace")
     if change.new is None:
-        way_out = "move it away, or discard it with --force"
-        return [f"{path}: edited by hand, and no longer made by the book; {way_out}"]
+        return [f"{path}: edited by hand, and no longer made by the book"]
     why = (
         "edited by hand" if change.ours else "not written by this book, as far as its record knows"
     )
-    lf = old.replace(b"\r\n", b"\n").decode("utf-8", "replace")
-    lines = unified(change.new.decode(), lf, f"{path} from the book", f"{path} on disk")
-    if lf.encode() != old and b"\r\n" in old:
-        why = f"{why}, with CRLF" if lines else "only its line ends differ: they are CRLF"
-    return [f"{path}: {why}", *("".join(lines).rstrip("\n").split("\n") if lines else ())]
+    if "\r\n" in old:
+        why, old = f"{why}, with CRLF: {MEND_LINE_ENDS}", old.replace("\r\n", "\n")
+    lines = unified(change.new.decode(), old, f"{path} from the book", f"{path} on disk")
+    return [f"{path}: {why}", *(line.rstrip("\n") for line in lines)]
 
 
 def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
@@ -158,11 +143,9 @@ def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
         elif new == old:
             print(f"{path}: its mode should be {change.mode:03o}")
         else:
-            stale = "stale: its chapter changed since it was tangled"
-            print(f"{path}: {'missing' if old is None else stale}")
-            names = f"{path} on disk", f"{path} from the book"
-            before = (old or b"").decode("utf-8", "replace")
-            sys.stdout.writelines(unified(before, new.decode(), *names))
+            why = "missing" if old is None else "stale: its chapter changed since it was tangled"
+            before, names = (old or b"").decode(), (f"{path} on disk", f"{path} from the book")
+            print(f"{path}: {why}\n", *unified(before, new.decode(), *names), sep="", end="")
     for change in plan.edited:
         print("\n".join(difference(change)))
     complain(*left_alone(plan))
@@ -201,21 +184,17 @@ def run_where(options: argparse.Namespace) -> int:
     book, status = open_book(options), 0
     if book is None:
         return 1
-    if not options.places and sys.stdin.isatty():
-        complain("where: name PATH:LINE, or pipe a traceback in")
-        return 2
-    annotator = Annotator(book, options.output, bare=options.bare)
-    if not options.places and hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="surrogateescape")
-    for text in () if options.places else sys.stdin:
-        sys.stdout.write(annotator.annotate(text))
-        sys.stdout.flush()
     for place in options.places:
         try:
             print("\n".join(locate(book, place, options.output, bare=options.bare)))
         except LookupError as error:
             complain(f"where: {error.args[0]}")
             status = 1
+    if not options.places and sys.stdin is not None:
+        annotator = Annotator(book, options.output, bare=options.bare)
+        reconfigure(sys.stdout, "surrogateescape")
+        for text in sys.stdin:
+            print(annotator.annotate(text), end="", flush=True)
     return status
 
 
@@ -249,36 +228,34 @@ def watch(options: argparse.Namespace) -> int:
     import time
 
     gc.enable()
-
-    def state() -> dict[str, tuple[int, int] | None]:
-        found: dict[str, tuple[int, int] | None] = {}
-        try:
-            paths = [path for path, _ in find_chapters(options.book)]
-        except (FileNotFoundError, ValueError):
-            paths = []
-        if options.run is run_stitch:
-            paths += [os.path.join(options.output, path) for path in load_record(options.output)[0]]
-        for path in paths:
-            try:
-                status = os.stat(path)
-                found[path] = status.st_mtime_ns, status.st_size
-            except OSError:
-                found[path] = None
-        return found
-
-    before, last = None, state()
+    before, last = None, watched(options)
     while True:
-        now = state()
+        now = watched(options)
         if now != before and now == last:
             try:
                 options.run(options)
             except OSError as error:
                 complain(f"tangle: {blamed(error, options)}: {error.strerror or error}")
-            print(f"watching {', '.join(options.book)}; Ctrl-C ends")
-            sys.stdout.flush()
+            print(f"watching {', '.join(options.book)}; Ctrl-C ends", flush=True)
             before = now
         last = now
         time.sleep(0.3)
+
+
+def watched(options: argparse.Namespace) -> dict[str, tuple[int, int]]:
+    """path -> time stamp and size."""
+    from contextlib import suppress
+
+    paths, found = list[str](), dict[str, tuple[int, int]]()
+    with suppress(OSError, ValueError):
+        paths = [path for path, _ in find_chapters(options.book)]
+    if options.run is run_stitch:
+        paths += [os.path.join(options.output, path) for path in load_record(options.output)[0]]
+    for path in paths:
+        with suppress(OSError):
+            status = os.stat(path)
+            found[path] = status.st_mtime_ns, status.st_size
+    return found
 
 
 VERBS = {
@@ -302,8 +279,6 @@ ROOT = "where the generated files are (default: here)"
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     verb = arguments[0] if arguments[:1] in (["where"], ["stitch"]) else "tangle"
-    if arguments[:1] in (["check"], ["list"], ["watch"]) and not os.path.exists(arguments[0]):
-        arguments = [f"--{arguments[0]}", *arguments[1:]]
     parser = argparse.ArgumentParser(f"tangle.py {verb}".removesuffix(" tangle"))
     parser.description = VERBS[verb]
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -332,20 +307,10 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def open_streams() -> None:
-    """Let what a terminal cannot show stand there escaped, and bytes of a report pass as they are."""
-    escape = "backslashreplace"
-    for name, mode, errors in (
-        ("stdin", "r", "surrogateescape"),
-        ("stdout", "w", escape),
-        ("stderr", "w", escape),
-    ):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
-        try:
-            getattr(sys, name).reconfigure(errors=errors)
-        except (AttributeError, OSError):  # no such stream, or one that has been read from
-            pass
+def reconfigure(stream: object, errors: str) -> None:
+    """Let bytes of a report pass as they are, or what a terminal cannot show stand there escaped."""
+    if isinstance(stream, TextIOWrapper):  # and not closed, or a test's
+        stream.reconfigure(errors=errors)
 
 
 def blamed(error: OSError, options: argparse.Namespace) -> str:
@@ -356,12 +321,13 @@ def blamed(error: OSError, options: argparse.Namespace) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """The command; returns the exit status: 0 done, 1 errors or files that are not fresh, 2 wrong use."""
-    open_streams()
+    reconfigure(sys.stdin, "surrogateescape")
+    reconfigure(sys.stdout, "backslashreplace")
     options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
     try:
         is_watching = getattr(options, "watch", False)
         status: int = watch(options) if is_watching else options.run(options)
-        sys.stdout.flush()
+        print(end="", flush=True)
         return status
     except BrokenPipeError:  # as in `tangle.py --list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

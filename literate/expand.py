@@ -6,9 +6,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from literate.book import COST_OF_PIECE, LARGEST_FILE, Book, Item, line_of, too_large
+from literate.book import Book, Item, line_of
 from literate.header import header
 from literate.markdown import Block
+
+LARGEST_FILE = 64 * 2**20
+COST_OF_PIECE = 100  # bytes that a stretch of text costs beside its characters
 
 
 class Piece:
@@ -120,7 +123,8 @@ def target_pieces(
     try:
         pieces = expand_items(book, name, book.items if items is None else items)
     except OverflowError:
-        raise OverflowError(f"{book.chunks[name][0]}: {too_large(target)}") from None
+        wrong = f"target {target!r} would be larger than {LARGEST_FILE >> 20} MiB"
+        raise OverflowError(f"{book.chunks[name][0]}: {wrong}") from None
     while pieces and not (text := pieces[-1].text.rstrip("\n")):
         pieces.pop()
     if pieces:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable
 from posixpath import normpath
 
@@ -106,8 +105,6 @@ def link(book: Book, *, join: bool = False) -> None:
         for block in chapter.blocks:
             if len(block.attributes) > (block.file is not None):
                 check_attributes(block, join)
-            if "|" in block.body[:3] and block.file is None and re.match(CELL_OPTION, block.body):
-                block.warn("#| file: is not read; write {file=PATH} behind the fence")
             if block.file is not None:
                 if wrong := wrong_path(block.file):
                     block.error(f"target {block.file!r} {wrong}")
@@ -142,19 +139,18 @@ def link(book: Book, *, join: bool = False) -> None:
         if all("append" in block.classes for block in blocks) and any(b.name for b in blocks):
             blocks[0].error(f".append, but no block defines {name!r} to append to")
     check_collisions(book)
-    check_references(book, join)
+    check_references(book)
     check_variants(book)
 
 
-CELL_OPTION = r"(?:\S{1,2}\|.*\n)*?\S{1,2}\| *file(?:name)?\s*:"  # of Quarto
-SYNONYMS = "filename filepath file-name file-path file_name file_path path tangle target".split()
+SYNONYMS = (
+    "fil files filename filepath file-name file-path file_name file_path path tangle target".split()
+)
 OUTPUTS = ("output", "dest", "out")  # of a path; output=false is somebody else's
 
 
 def check_attributes(block: Block, join: bool) -> None:
     """Tell of attributes that are nearly `file=`, `patch=` or `mode=` where these are missing, or that do nothing."""
-    from difflib import SequenceMatcher
-
     tell = block.warn if join else block.error
     for key, value in block.attributes.items():
         word = key.lower()
@@ -162,8 +158,7 @@ def check_attributes(block: Block, join: bool) -> None:
             wrong = f"{key}= without file= sets nothing; write it where file= is"
             (tell if block.name else block.warn)(wrong)
         for ours in {"file", "patch", "mode"} - block.attributes.keys():
-            alike = SequenceMatcher(None, word, ours).ratio() > 0.85 or sorted(word) == sorted(ours)
-            typo = alike and word[0] == ours[0] and word not in ("path", "model")
+            typo = word[0] == ours[0] and set(word) == set(ours)  # letters swapped or doubled
             if typo or ours == "file" and (word in SYNONYMS or word in OUTPUTS and "." in value):
                 tell(f"{key}= is no attribute of a block; write {ours}={value}")
 

@@ -10,7 +10,7 @@ from literate.markdown import Diagnostic
 
 
 def complain(*lines: str) -> None:
-    sys.stdout.flush()
+    print(end="", flush=True)
     for line in lines:
         print(line, file=sys.stderr)
 

@@ -12,7 +12,6 @@ from unittest import mock
 
 import pytest
 
-import literate.command
 import tangle
 from tests.literate.project import Project, at_rest, block, chunk, target, two_files, watch
 
@@ -147,17 +146,6 @@ def test_wrong_use_is_told_and_writes_nothing(arguments, tmp_path):
     assert run.status == 2
     assert "usage:" in run.err
     assert project.snapshot() == before
-
-
-@pytest.mark.parametrize("verb", ["check", "list"])
-def test_a_flag_without_its_dashes_is_understood(verb, tmp_path):
-    project = Project(tmp_path, target("a.py", "x\n"))
-    assert project.run(verb) == project.run(f"--{verb}")
-    assert project.run(verb, "book", "--bare").out
-    assert literate.command.parse_arguments(["watch", "book"]).watch
-    project.put(f"{verb}/ch.md", target("b.py", "y\n"))
-    assert project.run(verb, "-o", "out").status == 0
-    assert project.text("out/b.py").endswith("\ny\n")
 
 
 @pytest.mark.parametrize("book", ["nowhere", "empty", "book/ch.txt"])

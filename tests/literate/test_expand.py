@@ -223,11 +223,11 @@ MISFITS = {
     "second hunk": ("-y = x + 1\n@@\n-nothing\n", "does not fit"),
     "no context": ("+new\n", "patch has no line of context"),
     "no change": (" y = x + 1\n", "patch changes nothing"),
-    "empty": ("", "patch is empty"),
+    "empty": ("", "patch changes nothing"),
     "no sign": ("y = x + 1\n", "line 1 of the patch begins with 'y'; wanted a space, - or +"),
     "undefined": (
         "-return z\n+<<bodi>>\n",
-        "chunk 'bodi', which is undefined; did you mean 'body'?",
+        "patch refers to 'bodi', which is undefined",
     ),
     "itself": ("-return z\n+<<body>>\n", "which contains 'body': a cycle"),
     "a circle": ("-return z\n+<<other>>\n", "which contains 'body': a cycle"),
@@ -263,12 +263,11 @@ def test_a_circle_through_two_patches_of_one_variant(tmp_path):
             6,
             "this variant already goes to 's'",
         ),
-        (patch("-1\n+" + "x" * 2**20 + "\n" + "+<<b>>\n" * 70, "patch=a file=s"), 1, "larger than"),
     ],
 )
 def test_errors_of_variants(patches, line, message, tmp_path):
     program = target("f", "<<a>>\n<<b>>\n") + chunk("unused", "1\n")
-    program += chunk("a", "1\n") + chunk("b", "2\n" * (2**19 if "larger" in message else 1))
+    program += chunk("a", "1\n") + chunk("b", "2\n")
     run = Project(tmp_path, patches + program).run()
     assert run.status == 1
     told = re.findall(rf"^book/ch\.md:{line}: .*", run.err, re.MULTILINE)
