@@ -18,7 +18,7 @@ import os
 import sys
 from io import TextIOWrapper
 
-from literate.book import RECORD, STAGING, Book, nearest
+from literate.book import RECORD, STAGING, Book
 from literate.disk import Change, Lock, Plan, blocks_in, carry_out, commit, make_plan
 from literate.patch import products, unified
 from literate.read import find_chapters, read_book
@@ -28,18 +28,13 @@ from literate.terminal import complain, count, told
 
 def open_book(options: argparse.Namespace, *, warn: bool = True) -> Book | None:
     """The book, or None when there is none or it has errors; these are told."""
+    book, wrong = Book(), f"no chapter (*.md) in {', '.join(options.book)}"
     try:
         book = read_book(options.book, join=options.join)
     except FileNotFoundError as error:
-        verb = nearest(Book(), str(error), ("where", "stitch", "--check", "--list", "--watch"))
-        complain(f"tangle: there is no book {str(error)!r}; name the folder of the chapters{verb}")
-        return None
-    except ValueError as error:
-        complain(f"tangle: {error}")
-        return None
+        wrong = f"there is no book {str(error)!r}"
     if not book.chapters and not book.errors:
-        named = ", ".join(options.book)
-        complain(f"tangle: no chapter (*.md) in {named}; name the folder of the chapters")
+        complain(f"tangle: {wrong}; name the folder of the chapters")
         return None
     complain(*told(book.warnings if warn else (), "warning: "))
     return None if stopped_by_errors(book) else book
@@ -64,25 +59,25 @@ def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = N
     if not options.check:
         os.makedirs(root, exist_ok=True)
     with Lock(root):
-        known, state = load_record(root)
+        known, damaged = load_record(root)
         for path, data in (carried or {}).items():
             entry = known.get(path, Entry())
             known[path] = entry._replace(hashes=(*entry.hashes, digest(data)))
         plan = make_plan(book, made, root, known, options.book)
         if stopped_by_errors(book):
             return 1
-        if state == "damaged":
+        if damaged:
             wrong = "damaged; files that match the book are adopted, others count as edited"
             complain(f"{RECORD}: {wrong}")
         if options.check:
-            return report(plan, known, state)
+            return report(plan, known, damaged)
         if plan.edited and not options.force:
             for change in plan.edited:
                 complain(*difference(change))
             wrong = f"{count(len(plan.edited), 'file')} would be overwritten; nothing written"
             complain(f"tangle: {wrong}. {ways_out(plan.edited)}")
             return 1
-        carry_out(plan, root, known, force=options.force, damaged=state == "damaged")
+        carry_out(plan, root, known, force=options.force, damaged=damaged)
     for change in plan.edited:
         print(f"discarded what was in {change.path}")
     modes = sum(change.new == change.old for change in plan.changes)
@@ -134,7 +129,7 @@ def difference(change: Change) -> list[str]:
     return [f"{path}: {why}", *(line.rstrip("\n") for line in lines)]
 
 
-def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
+def report(plan: Plan, known: dict[str, Entry], damaged: bool) -> int:
     """What `--check` prints; the exit status."""
     for change in sorted(plan.changes, key=lambda change: change.new is None):
         path, new, old = change.path, change.new, change.old
@@ -154,7 +149,7 @@ def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
         print(
             f"{count(wrong, 'file')} not fresh. {ways_out(plan.edited) if plan.edited else way_out}"
         )
-    elif wrong := state == "damaged" or state == "whole" and plan.entries != known:
+    elif wrong := damaged or bool(known) and plan.entries != known:
         print(
             f"{RECORD}: does not say what is on disk; run tangle.py and keep the record it writes"
         )
@@ -247,7 +242,7 @@ def watched(options: argparse.Namespace) -> dict[str, tuple[int, int]]:
     from contextlib import suppress
 
     paths, found = list[str](), dict[str, tuple[int, int]]()
-    with suppress(OSError, ValueError):
+    with suppress(OSError):
         paths = [path for path, _ in find_chapters(options.book)]
     if options.run is run_stitch:
         paths += [os.path.join(options.output, path) for path in load_record(options.output)[0]]
@@ -281,7 +276,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     verb = arguments[0] if arguments[:1] in (["where"], ["stitch"]) else "tangle"
     parser = argparse.ArgumentParser(f"tangle.py {verb}".removesuffix(" tangle"))
     parser.description = VERBS[verb]
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100)
     add = parser.add_argument
     if verb == "where":
         add("places", nargs="*", metavar="PATH:LINE", help=PLACES)
@@ -336,9 +331,6 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         wrong = f"{blamed(error, options)}: {error.strerror or error}"
         complain(f"tangle: {wrong}; no file is left half-written, and the next run goes on")
-    except UnicodeEncodeError as error:  # names of files, where the locale has only ASCII
-        wrong = "cannot be a file's name in this locale; set PYTHONUTF8=1"
-        complain(f"tangle: {error.object!r} {wrong}")
     except KeyboardInterrupt:
         return 130
     return 1

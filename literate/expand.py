@@ -130,25 +130,21 @@ def target_pieces(
     if pieces:
         pieces[-1].text = text + "\n"
         if not bare:
-            put_header(pieces, *header(target, book.chunks[name], text_of(pieces)))
+            at, line = header(target, book.chunks[name], text_of(pieces))
+            if line:
+                put_header(pieces, at, line)
     return pieces
 
 
 def put_header(pieces: list[Piece], at: int, line: str) -> None:
     """Put the header line into the text at an offset, as a piece of its own."""
-    if not line:
-        return
     number = 0
-    while number < len(pieces) and at >= len(pieces[number].text):
-        at -= len(pieces[number].text)
-        number += 1
-    if at:
-        piece = pieces[number]
-        rest = Piece(piece.text[at:], piece.block, piece.start + at, piece.pad, piece.via)
-        piece.text = piece.text[:at]
-        number += 1
-        pieces.insert(number, rest)
-    pieces.insert(number, Piece(line, pieces[0].block, -1, "", None))
+    while at >= (size := len(pieces[number].text)) and number < len(pieces) - 1:
+        at, number = at - size, number + 1
+    piece = pieces[number]
+    rest = Piece(piece.text[at:], piece.block, piece.start + at, piece.pad, piece.via)
+    piece.text = piece.text[:at]
+    pieces[number + 1 : number + 1] = [Piece(line, pieces[0].block, -1, "", None), rest]
 
 
 def text_of(pieces: Iterable[Piece]) -> str:

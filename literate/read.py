@@ -18,19 +18,17 @@ Source = str | os.PathLike[str]
 def find_chapters(sources: Iterable[Source]) -> list[tuple[str, str]]:
     """(path, name in the book) of every Markdown file in the sources, each a folder or a file, in book order; once.
 
-    What is hidden and `node_modules` are left out. Raises OSError for a source that does not exist or a folder that
-    cannot be listed, and ValueError for a file that is not Markdown.
+    What is hidden and `node_modules` are left out. Raises OSError for a source that does not exist or is
+    no Markdown, and for a folder that cannot be listed.
     """
     found = dict[str, tuple[str, str]]()
     for source in [os.fspath(source) for source in sources]:
         if os.path.isdir(source):
             home, names = source, sorted(walk(source))
-        elif not os.path.exists(source):
+        elif not os.path.exists(source) or not source.endswith(MARKDOWN):
             raise FileNotFoundError(source)
-        elif source.endswith(MARKDOWN):
-            home, names = os.path.dirname(source), [[os.path.basename(source)]]
         else:
-            raise ValueError(f"{source} is no chapter (*.md); name the book's folder, or nothing")
+            home, names = os.path.dirname(source), [[os.path.basename(source)]]
         real = os.path.realpath(home)
         for parts in names:
             path, place = os.path.join(home, *parts), os.path.join(real, *parts)
@@ -58,11 +56,7 @@ def read_chapter(path: str, name: str) -> tuple[Chapter, bool]:
     try:
         with open(path, "rb", buffering=0) as file:
             data = file.read().removeprefix(b"\xef\xbb\xbf")
-        text = data.decode().replace("\r\n", "\n")
-        chapter = Chapter(path, name, text)
-        if "\r" in text and "\n" not in text:
-            chapter.error(1, "ends its lines with CR alone; save it with LF")
-        return chapter, True
+        return Chapter(path, name, data.decode().replace("\r\n", "\n")), True
     except OSError as error:
         wrong = f"cannot be read: {error.strerror}"
     except UnicodeDecodeError as error:

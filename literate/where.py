@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 
-from literate.book import Book, line_of, nearest
+from literate.book import Book, nearest
 from literate.expand import Piece, origins, target_pieces, text_of
 from literate.markdown import Block
 from literate.patch import opcodes
@@ -40,26 +39,12 @@ def locate(book: Book, place: str, root: str = ".", *, bare: bool = False) -> li
     made = []
     for target in book.targets:
         place_on_disk = os.path.normpath(os.path.join(root, target))
-        pieces = target_pieces(book, target, bare=bare)
-        if lines := lines_from(pieces, real, line):
-            tangled = lines_on_disk(pieces, place_on_disk)
-            made += [f"{place_on_disk}:{here}" for here, there in tangled.items() if there in lines]
+        for here, (block, at) in origins_on_disk(book, target, root, bare).items():
+            if at == line and os.path.realpath(block.chapter.path) == real:
+                made.append(f"{place_on_disk}:{here}")
     if not made:
         raise LookupError(f"no generated line comes from {place}")
     return made
-
-
-def lines_from(pieces: Iterable[Piece], chapter: str, line: int) -> set[int]:
-    """The generated lines (from 1) on which something stands that came from a line of a chapter, named by its real path."""
-    found, index = set[int](), 1
-    for piece in pieces:
-        newlines = piece.text.count("\n")
-        offset = line - line_of(piece.block, piece.start)
-        if 0 <= offset < newlines + (piece.text[-1:] != "\n") and piece.start >= 0:
-            if os.path.realpath(piece.block.chapter.path) == chapter:
-                found.add(index + offset)
-        index += newlines
-    return found
 
 
 def lines_on_disk(pieces: list[Piece], path: str) -> dict[int, int]:
@@ -98,7 +83,7 @@ class Annotator:
 
     FRAME = re.compile(r"""(?x)
         File\ "([^"\0]+)",\ line\ (\d{1,9})\b
-      | (file://(?=/))? ((?:[A-Za-z]:(?=[\\/]))? [^\s:"'()\[\]\0]+) (?::(\d{1,9})\b | \((\d{1,9})(?:,\d{1,9})?\))?""")
+      | ((?:[A-Za-z]:(?=[\\/]))? [^\s:"'()\[\]\0]+) (?::(\d{1,9})\b)?""")
 
     def __init__(self, book: Book, root: str = ".", *, bare: bool = False):
         self.book, self.root, self.bare = book, root, bare
@@ -106,13 +91,11 @@ class Annotator:
 
     def annotate(self, text: str) -> str:
         """`text`, one line, with `[chapter:line]` at its end when it names a line of a generated file."""
-        from urllib.parse import unquote
-
         line = text.rstrip("\r\n")
-        for found, in_python, is_url, named, number, in_brackets in self.FRAME.findall(text):
-            path, number = found or named, in_python or number or in_brackets
+        for found, in_python, named, number in self.FRAME.findall(text):
+            path, number = found or named, in_python or number
             if number and "." in path and len(path) < LONGEST_PATH:
-                if origin := self.origin(unquote(path) if is_url else path, int(number)):
+                if origin := self.origin(path, int(number)):
                     return f"{line}  [{origin}]{text[len(line) :]}"
         return text
 

@@ -480,7 +480,7 @@ def test_an_attribute_of_another_tool_is_left_alone(attribute, tmp_path):
 
 
 def test_beside_file_a_path_is_another_tools(tmp_path):
-    book = block("python {#a file=a.py path=b.py filename=c.py .run numbers hl_lines=1,3-4}", "x\n")
+    book = block("python {#a file=a.py path=b.py filename=c.py .run hl_lines=1,3-4}", "x\n")
     assert Project(tmp_path, book).tangle("--bare") == {"a.py": "x\n"}
 
 

@@ -278,12 +278,12 @@ def test_where_goes_both_ways(tmp_path):
         assert project.run("where", line) == Run(0, f"{origin}\n", "")
         absolute = project.run("where", f"{project.root}/{line}")
         assert absolute == Run(0, f"{origin}\n", "")
-    back = {2: [2, 3], 3: [4], 8: [2, 5], 9: [3, 6]}
+    back = {1: [1], 2: [2], 3: [4], 8: [5], 9: [3, 6]}
     for line, made in back.items():
         told = project.run("where", f"book/ch.md:{line}")
         assert told == Run(0, "".join(f"p/a.py:{number}\n" for number in made), "")
     several = project.run("where", "p/a.py:5", "book/ch.md:8")
-    assert several.out == "book/ch.md:8 (two)\np/a.py:2\np/a.py:5\n"
+    assert several.out == "book/ch.md:8 (two)\np/a.py:5\n"
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,6 @@ def test_where_goes_both_ways(tmp_path):
         ("p/b.py:1", "p/b.py is neither made by the book nor one of its chapters; did you mean"),
         ("../p/a.py:1", "neither made by the book"),
         ("book:1", "neither made by the book"),
-        ("book/ch.md:1", "no generated line comes from book/ch.md:1"),
         ("book/ch.md:4", "no generated line comes from book/ch.md:4"),
         ("book/ch.md:999", "no generated line comes from book/ch.md:999"),
     ],
@@ -410,9 +409,6 @@ def test_a_traceback_gets_chapter_lines(tmp_path):
         ("./p/low.py:3", "book/ch.md:18"),
         ("p/low.py:1", "book/ch.md:12"),
         ("    at low (file://ROOT/p/low.py:3:5)", "book/ch.md:18"),
-        ("    at file://ROOT/%70/low.py:3:5", "book/ch.md:18"),
-        ("p/low.py(3,5): error TS2304: Cannot find name", "book/ch.md:18"),
-        ("p/low.py(4): warning", "book/ch.md:19"),
         ("warning: lib/x.py:1: from p/low.py:4", "book/ch.md:19"),
     ],
 )
