@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
+from functools import cache
 
 from literate.book import RECORD, STAGING, Book, reached
 from literate.markdown import Block, Chapter
@@ -125,19 +126,15 @@ class Seen:
 
     def __init__(self, book: Book, disk: Disk, sources: Sequence[str]):
         self.disk = disk
-        folders = {
-            f: from_root(f, disk.root) for f in {os.path.dirname(c.path) for c in book.chapters}
-        }
-        self.names = {c: named(folders[os.path.dirname(c.path)], c.path) for c in book.chapters}
+        real = cache(os.path.realpath)  # of few folders
+        self.names = {c: from_root(c.path, disk.root, real) for c in book.chapters}
         links = [os.path.realpath(c.path) for c in book.chapters if os.path.islink(c.path)]
-        real = [named(from_root(os.path.dirname(path), disk.root), path) for path in links]
-        self.read = {*self.names.values(), *real}
-        self.homes = tuple(
-            from_root(source, disk.root) for source in sources if os.path.isdir(source)
-        )
+        self.read = {*self.names.values(), *(from_root(path, disk.root) for path in links)}
+        folders = [os.path.join(source, ".") for source in sources if os.path.isdir(source)]
+        self.homes = [from_root(folder, disk.root) for folder in folders]
 
     def in_book(self, name: str) -> bool:
-        return name.startswith(self.homes)
+        return any(home == "." or name.startswith(home + "/") for home in self.homes)
 
     def is_source(self, path: str) -> bool:
         return path in self.read or path.endswith(MARKDOWN) and self.in_book(path)
@@ -152,17 +149,13 @@ class Seen:
         ]
 
 
-def from_root(folder: str, root: str) -> str:
-    """A folder by its path from the root, links resolved; "" for the root."""
-    place = os.path.realpath(folder)
-    if os.path.splitdrive(place)[0] == os.path.splitdrive(root)[0]:
-        place = os.path.relpath(place, root)
-    return "" if place == "." else place.replace(os.sep, "/") + "/"
-
-
-def named(folder: str, path: str) -> str:
-    """How the record names a chapter, in a folder as `from_root` gives it."""
-    name = folder + os.path.basename(path).replace(", ", ",")  # a comma and a space part two
+def from_root(path: str, root: str, real: Callable[[str], str] = os.path.realpath) -> str:
+    """How the record names a chapter: by its path from the root, with links among the folders resolved."""
+    folder, base = os.path.split(path)
+    name = os.path.join(real(folder), base)
+    if os.path.splitdrive(name)[0] == os.path.splitdrive(root)[0]:
+        name = os.path.relpath(name, root)
+    name = name.replace(os.sep, "/").replace(", ", ",")  # a comma and a space part two
     return name if name.isprintable() else ascii(name)
 
 
