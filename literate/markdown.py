@@ -108,7 +108,8 @@ def scan(chapter: Chapter) -> None:
             continue
         if wrong:
             block.error(wrong)
-        check_kept(block, info, text[last_end : last_end + 2])
+        if not block.name:
+            check_kept(block, info, text[last_end : last_end + 2])
         line += text.count("\n", counted, close)
         block.end_line, counted = line, close
         block.body = strip_prefix(body, prefix) if prefix else body
@@ -284,9 +285,10 @@ def parse_info(info: str) -> Says:
     """
     if simple := SIMPLE.fullmatch(info):
         language, cls, name, file = simple.groups()
-        classes = [cls] if cls and (language or cls == "append") else []
-        language = language or ("" if classes else cls) or ""
-        return language, classes, name, {"file": file} if file else {}
+        attributes = {"file": file} if file else {}
+        if cls and (language or cls == "append"):
+            return language, [cls], name, attributes
+        return language or cls or "", [], name, attributes
     outer = re.match(r"\s*([^\s{}]*)\s*\{(.*)\}\s*\Z", info)
     meant = re.search(MEANT_FOR_US, info)
     if outer is None:
@@ -296,7 +298,7 @@ def parse_info(info: str) -> Says:
             )
         return (info.replace("{", " ").split() or [""])[0], [], None, {}
     language, inside = outer.groups()
-    classes, name, attributes, at = [], None, dict[str, str](), 0
+    classes, name, attributes, at = list[str](), None, dict[str, str](), 0
     while inside[at:].strip():
         found = re.compile(ATTRIBUTE).match(inside, at)
         if found is None:

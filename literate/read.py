@@ -130,8 +130,9 @@ def link(book: Book, *, join: bool = False) -> None:
         if len(book.chunks[name]) > 1 and not join:
             check_continued(book, block, name)
     for name, blocks in book.chunks.items():
-        if all("append" in block.classes for block in blocks) and any(b.name for b in blocks):
-            blocks[0].error(f".append, but no block defines {name!r} to append to")
+        if "append" in blocks[0].classes and all("append" in block.classes for block in blocks):
+            if any(block.name for block in blocks):
+                blocks[0].error(f".append, but no block defines {name!r} to append to")
     check_collisions(book)
     check_references(book)
     check_variants(book)
