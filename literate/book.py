@@ -125,7 +125,6 @@ def split_items(block: Block, chunks: Mapping[str, list[Block]]) -> list[Item]:
     items: list[Item] = []
     for match in REFERENCE.finditer(body):
         start, stop = match.span()
-        start, stop = match.span()
         if start > done and body[start - 1] == "\\":
             if start - 1 > done:
                 items.append((block, done, body[done : start - 1], None, None))

@@ -20,10 +20,20 @@ from io import TextIOWrapper
 
 from literate.book import RECORD, STAGING, Book
 from literate.disk import Change, Lock, Plan, blocks_in, carry_out, commit, make_plan
+from literate.markdown import told
 from literate.patch import products, unified
 from literate.read import find_chapters, read_book
 from literate.record import MEND_LINE_ENDS, Entry, digest, load_record
-from literate.terminal import complain, count, told
+
+
+def complain(*lines: str) -> None:
+    print(end="", flush=True)
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def open_book(options: argparse.Namespace, *, warn: bool = True) -> Book | None:
@@ -73,7 +83,7 @@ def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = N
             return report(plan, known, damaged)
         if plan.edited and not options.force:
             for change in plan.edited:
-                complain(*difference(change))
+                complain(*difference(change, edited=True))
             wrong = f"{count(len(plan.edited), 'file')} would be overwritten; nothing written"
             complain(f"tangle: {wrong}. {ways_out(plan.edited)}")
             return 1
@@ -115,44 +125,47 @@ def ways_out(edited: list[Change]) -> str:
     )
 
 
-def difference(change: Change) -> list[str]:
-    """What to say of a file that tangling would overwrite or delete: why, and the diff."""
-    path, old = change.path, (change.old or b"").decode("utf-8", "replace")
-    if change.new is None:
-        return [f"{path}: edited by hand, and no longer made by the book"]
-    why = (
-        "edited by hand" if change.ours else "not written by this book, as far as its record knows"
-    )
-    if "\r\n" in old:
-        why, old = f"{why}, with CRLF: {MEND_LINE_ENDS}", old.replace("\r\n", "\n")
-    lines = unified(change.new.decode(), old, f"{path} from the book", f"{path} on disk")
+def difference(change: Change, *, edited: bool) -> list[str]:
+    """What to say of a file that is not as the book makes it: why, and the diff."""
+    path, new, old = change.path, change.new, (change.old or b"").decode("utf-8", "replace")
+    made, there = f"{path} from the book", f"{path} on disk"
+    if edited:
+        why = (
+            "edited by hand"
+            if change.ours
+            else "not written by this book, as far as its record knows"
+        )
+        if new is None:
+            return [f"{path}: {why}, and no longer made by the book"]
+        if "\r\n" in old:
+            why, old = f"{why}, with CRLF: {MEND_LINE_ENDS}", old.replace("\r\n", "\n")
+        lines = unified(new.decode(), old, made, there)
+    elif new is None:
+        return [f"{path}: left over: the book makes it no more"]
+    elif new == change.old:
+        return [f"{path}: its mode should be {change.mode:03o}"]
+    else:
+        why = "missing" if change.old is None else "stale: its chapter changed since it was tangled"
+        lines = unified(old, new.decode(), there, made)
     return [f"{path}: {why}", *(line.rstrip("\n") for line in lines)]
 
 
 def report(plan: Plan, known: dict[str, Entry], damaged: bool) -> int:
     """What `--check` prints; the exit status."""
     for change in sorted(plan.changes, key=lambda change: change.new is None):
-        path, new, old = change.path, change.new, change.old
-        if new is None:
-            print(f"{path}: left over: the book makes it no more")
-        elif new == old:
-            print(f"{path}: its mode should be {change.mode:03o}")
-        else:
-            why = "missing" if old is None else "stale: its chapter changed since it was tangled"
-            before, names = (old or b"").decode(), (f"{path} on disk", f"{path} from the book")
-            print(f"{path}: {why}\n", *unified(before, new.decode(), *names), sep="", end="")
+        print(*difference(change, edited=False), sep="\n")
     for change in plan.edited:
-        print("\n".join(difference(change)))
+        print(*difference(change, edited=True), sep="\n")
     complain(*left_alone(plan))
-    if wrong := len(plan.changes) + len(plan.edited):
-        way_out = "`tangle.py` writes what the book makes"
-        print(
-            f"{count(wrong, 'file')} not fresh. {ways_out(plan.edited) if plan.edited else way_out}"
-        )
-    elif wrong := damaged or bool(known) and plan.entries != known:
+    wrong = len(plan.changes) + len(plan.edited)
+    if wrong:
+        way_out = ways_out(plan.edited) if plan.edited else "`tangle.py` writes what the book makes"
+        print(f"{count(wrong, 'file')} not fresh. {way_out}")
+    elif damaged or known and plan.entries != known:
         print(
             f"{RECORD}: does not say what is on disk; run tangle.py and keep the record it writes"
         )
+        return 1
     else:
         print(f"{count(plan.same, 'file')} fresh")
     return 1 if wrong else 0
@@ -194,8 +207,7 @@ def run_where(options: argparse.Namespace) -> int:
 
 
 def run_stitch(options: argparse.Namespace) -> int:
-    from literate.carry import Refused
-    from literate.stitch import stitch
+    from literate.stitch import Refused, stitch
 
     root = options.output
     with Lock(root):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 
 from literate.book import Book, Item, line_of
@@ -26,6 +27,9 @@ class Piece:
 
     def __init__(self, text: str, block: Block, start: int, pad: str, via: Piece | None):
         self.text, self.block, self.start, self.pad, self.via = text, block, start, pad, via
+
+
+Row = namedtuple("Row", "text piece line")
 
 
 def expand_items(book: Book, name: str, items: Mapping[str, list[Item]]) -> list[Piece]:
@@ -156,21 +160,24 @@ def expand(book: Book, target: str, *, bare: bool = False) -> str:
     return text_of(target_pieces(book, target, bare=bare))
 
 
-def origins(pieces: Iterable[Piece]) -> list[tuple[Block, int]]:
-    """(block, chapter line) of every generated line: where the first thing on it, white space aside, comes from."""
-    found: list[tuple[Block, int]] = []
-    certain = True  # whether the last line in `found` has a thing on it
-    fresh = True
+def rows_of(pieces: Iterable[Piece]) -> list[Row]:
+    """Every generated line, with the piece and the chapter line of the first thing on it, white space aside."""
+    rows, text, first = list[Row](), "", None
     for piece in pieces:
-        line, parts = line_of(piece.block, piece.start), piece.text.split("\n")
-        for number, part in enumerate(parts):
-            fresh = fresh or number > 0
-            if fresh and (part or number < len(parts) - 1):  # or else the line has not begun yet
-                found.append((piece.block, line + number))
-                certain, fresh = bool(part.strip()), False
-            elif not certain and part.strip():
-                found[-1], certain = (piece.block, line + number), True
-    return found
+        line = line_of(piece.block, piece.start)
+        for number, part in enumerate(re.findall("[^\n]*\n|[^\n]+", piece.text), line):
+            if first is None or not text.strip() and part.strip():
+                first = piece, number
+            text += part
+            if part[-1] == "\n":
+                rows.append(Row(text[:-1], *first))
+                text, first = "", None
+    return rows
+
+
+def origins(pieces: Iterable[Piece]) -> list[tuple[Block, int]]:
+    """(block, chapter line) of every generated line."""
+    return [(row.piece.block, row.line) for row in rows_of(pieces)]
 
 
 def line_map(book: Book, target: str, *, bare: bool = False) -> list[tuple[str, int]]:

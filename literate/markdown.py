@@ -5,9 +5,16 @@ from __future__ import annotations
 
 import re
 from collections import namedtuple
+from collections.abc import Iterable
 
 TAB_STOP = 4
 Diagnostic = namedtuple("Diagnostic", "path line message")
+
+
+def told(diagnostics: Iterable[Diagnostic], kind: str = "") -> list[str]:
+    return [f"{path}:{line}: {kind}{message}" for path, line, message in diagnostics]
+
+
 FRONT_MATTER = (  # of a page or a chapter
     r"(---|\+\+\+)[ \t]*\n(?=\s*(?:#.*\n\s*)*[\w\"'][\w\"'. -]*[:=])(?:.*\n)*?(?:\1|\.\.\.)[ \t]*\n"
 )

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from literate.book import Book, Item, nearest, reached, split_items
-from literate.expand import expand, target_pieces, text_of
+from literate.expand import target_pieces, text_of
 from literate.markdown import NOTHING, Block, normal
 
 
@@ -66,10 +67,6 @@ def replace_once(block: Block, text: str, old: str, new: str) -> str:
 def check_variants(book: Book) -> None:
     """Every patch fits its chunk, and brings in no undefined reference and no cycle."""
     for blocks in book.variants.values():
-        files = [block for block in blocks if block.file is not None]
-        for block in files[1:]:
-            if block.file != files[0].file:
-                block.error(f"this variant already goes to {files[0].file!r} at {files[0]}")
         try:
             changed = patched(book, blocks)
         except Misfit as misfit:
@@ -85,21 +82,13 @@ def check_variants(book: Book) -> None:
 
 
 def variant_diff(
-    book: Book, blocks: list[Block], bare: bool, cache: dict[str, tuple[str, set[Block]]]
+    book: Book, blocks: list[Block], bare: bool, within: Mapping[str, tuple[str, set[Block]]]
 ) -> str:
-    """The unified diff, over every target they are in, that the patches of one variant make.
-
-    `cache` (target -> text and blocks) saves work from one variant to the next.
-    """
-    changed = patched(book, blocks)
+    """The unified diff that the patches of one variant make, over every target `within` which they are: text, blocks."""
+    changed, out = patched(book, blocks), list[str]()
     touched = {block for chunk in changed for block in book.chunks[chunk]}
-    out = []
-    for target in book.targets:
-        if target not in cache:
-            pieces = target_pieces(book, target, bare=bare)
-            cache[target] = text_of(pieces), {piece.block for piece in pieces}
-        text, within = cache[target]
-        if not touched.isdisjoint(within):
+    for target, (text, parts) in within.items():
+        if not touched.isdisjoint(parts):
             pieces = target_pieces(book, target, bare=bare, items={**book.items, **changed})
             out += unified(text, text_of(pieces), f"a/{target}", f"b/{target}")
     return "".join(out)
@@ -152,11 +141,14 @@ def products(book: Book, *, bare: bool = False) -> dict[str, str]:
 
     Adds an error for a variant that changes no file. Raises OverflowError for a file larger than LARGEST_FILE.
     """
-    made = {target: expand(book, target, bare=bare) for target in book.targets}
-    cache: dict[str, tuple[str, set[Block]]] = {}
-    for path, blocks in book.diffs.items():
+    made, within, diffs = dict[str, str](), dict[str, tuple[str, set[Block]]](), book.diffs
+    for target in book.targets:
+        pieces = target_pieces(book, target, bare=bare)
+        made[target] = text_of(pieces)
+        within[target] = made[target], {piece.block for piece in pieces} if diffs else set()
+    for path, blocks in diffs.items():
         block = next(block for block in blocks if block.file == path)
-        made[path] = variant_diff(book, blocks, bare, cache)
+        made[path] = variant_diff(book, blocks, bare, within)
         if not made[path]:
             block.error(f"patch of {block.patch!r} changes no file that the book makes")
     return made

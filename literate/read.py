@@ -141,7 +141,6 @@ def link(book: Book, *, join: bool = False) -> None:
 SYNONYMS = (
     "fil files filename filepath file-name file-path file_name file_path path tangle target".split()
 )
-OUTPUTS = ("output", "dest", "out")  # of a path; output=false is somebody else's
 
 
 def check_attributes(block: Block, join: bool) -> None:
@@ -154,7 +153,7 @@ def check_attributes(block: Block, join: bool) -> None:
             (tell if block.name else block.warn)(wrong)
         for ours in {"file", "patch", "mode"} - block.attributes.keys():
             typo = word[0] == ours[0] and set(word) == set(ours)  # letters swapped or doubled
-            if typo or ours == "file" and (word in SYNONYMS or word in OUTPUTS and "." in value):
+            if typo or ours == "file" and word in SYNONYMS:
                 tell(f"{key}= is no attribute of a block; write {ours}={value}")
 
 

@@ -437,8 +437,6 @@ MISREAD = {
         "path",
         "target",
         "tangle",
-        "output",
-        "dest",
     ],
     "mode": ["mdoe", "MODE"],
     "patch": ["pacth", "Patch"],

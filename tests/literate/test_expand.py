@@ -258,11 +258,6 @@ def test_a_circle_through_two_patches_of_one_variant(tmp_path):
         (patch("-1\n", "patch=a file=s") * 2, 5, "target 's' is claimed at book/ch.md:"),
         (patch("-1\n", "patch=a file=f"), 1, "target 'f' is claimed at book/ch.md:"),
         (patch("-1\n", "patch=a file=../s"), 1, "target '../s' is outside"),
-        (
-            patch("-1\n+3\n", "#v patch=a file=s") + patch("-2\n", "#v patch=b file=t"),
-            6,
-            "this variant already goes to 's'",
-        ),
     ],
 )
 def test_errors_of_variants(patches, line, message, tmp_path):
