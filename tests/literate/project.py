@@ -120,13 +120,19 @@ def at_rest(steps: Iterable[Callable[[], object]]) -> list[Callable[[], object]]
     return [rest for step in steps for rest in (step, lambda: None)]
 
 
-def errors(project: Project, *arguments: str) -> list[str]:
-    """What a run that has to refuse the book, and to change nothing, says is wrong with it."""
+def refused(project: Project, *arguments: str) -> str:
+    """What a run says that has to refuse its work, and to change nothing."""
     before = project.snapshot()
-    run = project.run("--bare", *arguments)
+    run = project.run(*arguments)
     assert run.status == 1, run
     assert project.snapshot() == before
-    told = [line for line in run.err.splitlines() if ": warning: " not in line]
+    return run.out + run.err
+
+
+def errors(project: Project, *arguments: str) -> list[str]:
+    """What a run that has to refuse the book says is wrong with it."""
+    every = refused(project, "--bare", *arguments).splitlines()
+    told = [line for line in every if ": warning: " not in line]
     assert told.pop() == f"tangle: {len(told)} error{'s'[: len(told) > 1]}; nothing written"
     return told
 

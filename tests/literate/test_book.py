@@ -267,37 +267,35 @@ def test_hidden_folders_are_no_part_of_the_book(tmp_path):
 
 
 TARGETS = {
-    "../a": "is outside the output folder",
-    "x/../../a": "is outside the output folder",
-    "/tmp/tangle-test-a": "is outside the output folder",
-    "//a": "is outside the output folder",
-    "..": "is outside the output folder",
-    "C:/a": "is outside the output folder",
+    **dict.fromkeys(
+        ["../a", "x/../../a", "/tmp/tangle-test-a", "//a", "..", "C:/a"],
+        "is outside the output folder",
+    ),
+    **dict.fromkeys(["~/a.py", "x/~ada/a.py"], "holds a ~"),
+    **dict.fromkeys([".", "a/", "a/."], "is a folder"),
+    **dict.fromkeys([".git/config", "x/.GIT/hooks/post-checkout", "./.git"], "belongs to git"),
+    **dict.fromkeys(
+        [
+            ".tangle.json",
+            ".Tangle.JSON",
+            ".tangle.json.new",
+            ".tangle-tmp/0",
+            "book/ch.md.tangle-tmp",
+        ],
+        "belongs to",
+    ),
+    **dict.fromkeys(
+        ["book/ch.md", "x/../book/ch.md", "book/new.md", "book/sub/new.markdown"],
+        "is a source file",
+    ),
     "a\\b": "holds a backslash",
     "..\\a": "holds a backslash",
-    "~/a.py": "holds a ~",
-    "x/~ada/a.py": "holds a ~",
     "$HOME/a.py": "holds a $HOME",
     "%TEMP%/a.py": "holds a %TEMP%",
-    ".": "is a folder",
-    "a/": "is a folder",
-    "a/.": "is a folder",
     "": "is empty",
-    ".git/config": "belongs to git",
-    "x/.GIT/hooks/post-checkout": "belongs to git",
-    "./.git": "belongs to git",
-    ".tangle.json": "belongs to",
-    ".Tangle.JSON": "belongs to",
-    ".tangle.json.new": "belongs to",
-    ".tangle-tmp/0": "belongs to",
-    "book/ch.md.tangle-tmp": "belongs to",
     "a\x07": "holds a control character",
     "a\u200bb": "holds a control character",
     "a\u202eyp": "holds a control character",
-    "book/ch.md": "is a source file",
-    "x/../book/ch.md": "is a source file",
-    "book/new.md": "is a source file",
-    "book/sub/new.markdown": "is a source file",
 }
 
 

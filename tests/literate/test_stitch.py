@@ -13,7 +13,7 @@ import literate.command
 import literate.disk
 import literate.patch
 import literate.record
-from tests.literate.project import Project, at_rest, block, chunk, restore, target, watch
+from tests.literate.project import Project, at_rest, block, chunk, refused, restore, target, watch
 
 
 def edited(folder, book, text, *options, path="a.py"):
@@ -29,15 +29,6 @@ def carried(project, *options):
     run = project.run("stitch", *options)
     assert run.status == 0, run.err
     return project.tangle(*[option for option in options if option != "--force"])
-
-
-def refused(project, *options):
-    """The reasons of a stitch that has to refuse, and to change nothing."""
-    before = project.snapshot()
-    run = project.run("stitch", *options)
-    assert run.status == 1
-    assert project.snapshot() == before
-    return run.err
 
 
 NESTED = target("a.py", "def f():\n    <<body>>\n    return y\n")
@@ -319,14 +310,14 @@ REFUSED = {  # book, a.py after the edit, why
 @pytest.mark.parametrize(("book", "text", "why"), REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("force", [[], ["--force"]], ids=["", "force"])
 def test_an_edit_that_is_refused(book, text, why, force, tmp_path):
-    told = refused(edited(tmp_path, book, text, "--bare"), "--bare", *force)
+    told = refused(edited(tmp_path, book, text, "--bare"), "stitch", "--bare", *force)
     assert why in told
     assert told.endswith("stitch: no chapter was touched\n")
 
 
 @pytest.mark.parametrize("text", ["# Tangled by me\nx\n", "x\n"])
 def test_the_header_cannot_be_edited(text, tmp_path):
-    told = refused(edited(tmp_path, target("a.py", "x\n"), text))
+    told = refused(edited(tmp_path, target("a.py", "x\n"), text), "stitch")
     assert "a.py: the header line is written by tangling and cannot be edited" in told
 
 
@@ -366,14 +357,14 @@ def test_two_edits_of_one_chunk_that_disagree(tmp_path):
     book = target("a.py", "<<c>>\n") + target("b.py", "  <<c>>\n") + chunk("c", "1\n2\n")
     project = edited(tmp_path, book, "1\nnew\n", "--bare")
     project.put("b.py", "  1\n  other\n")
-    assert refused(project, "--bare") == (
+    assert refused(project, "stitch", "--bare") == (
         "book/ch.md:11: conflict: two edits want different things here; make them the same:\n"
         "  a.py:2: new\n"
         "  b.py:2: other\n"
         "stitch: no chapter was touched\n"
     )
     project.put("b.py", "  one\n  2\n")
-    assert "the edit cannot be carried back" in refused(project, "--bare")
+    assert "the edit cannot be carried back" in refused(project, "stitch", "--bare")
     project.put("b.py", "  1\n  new\n")
     assert carried(project, "--bare") == {"a.py": "1\nnew\n", "b.py": "  1\n  new\n"}
 
@@ -389,14 +380,15 @@ def test_all_reasons_are_told(tmp_path):
     project = edited(tmp_path, book, b"x\xff\n", "--bare")
     project.put("b.py", "x\r\n")
     project.put("c.py", "fine\n")
-    told = refused(project, "--bare")
+    told = refused(project, "stitch", "--bare")
     assert "a.py: is not UTF-8" in told
     assert "b.py: has CRLF line ends" in told
 
 
 def test_the_diff_of_a_variant_is_not_overwritten(tmp_path):
     book = USE + chunk("c", "1\n") + block("diff {patch=c file=s.patch}", "-1\n+3\n")
-    told = refused(edited(tmp_path, book, "mine\n", "--bare", path="s.patch"), "--bare")
+    project = edited(tmp_path, book, "mine\n", "--bare", path="s.patch")
+    told = refused(project, "stitch", "--bare")
     assert "s.patch: edited by hand" in told
 
 
@@ -438,7 +430,7 @@ def test_patches_of_one_variant_follow_one_after_the_other(tmp_path):
 def test_an_edited_file_of_a_chapter_that_changed_too(tmp_path):
     project = edited(tmp_path, target("a.py", "1\n2\n"), "1\nfile\n", "--bare")
     project.put("book/ch.md", target("a.py", "1\nchapter\n"))
-    assert "-chapter\n+file\n" in refused(project, "--bare")
+    assert "-chapter\n+file\n" in refused(project, "stitch", "--bare")
     assert "-chapter\n+file\n" in project.run("--bare").err
     assert carried(project, "--bare", "--force") == {"a.py": "1\nfile\n"}
     assert project.text("book/ch.md") == target("a.py", "1\nfile\n")
@@ -447,7 +439,7 @@ def test_an_edited_file_of_a_chapter_that_changed_too(tmp_path):
 def test_without_a_record_only_force_takes_a_file(tmp_path):
     project = edited(tmp_path, target("a.py", "1\n") + target("b.py", "1\n"), "2\n", "--bare")
     (tmp_path / ".tangle.json").unlink()
-    told = refused(project, "--bare")
+    told = refused(project, "stitch", "--bare")
     assert "a.py: edited, and the record does not know what its chapter makes of it now" in told
     assert "-1\n+2\n" in told
     assert "b.py" not in told
@@ -463,7 +455,7 @@ def test_the_same_edit_in_file_and_chapter_is_no_conflict(tmp_path):
 def test_a_book_with_errors_is_not_stitched(tmp_path):
     project = edited(tmp_path, target("a.py", "1\n"), "2\n", "--bare")
     project.put("book/b.md", "```\n")
-    assert "book/b.md:1: fence is not closed" in refused(project, "--bare")
+    assert "book/b.md:1: fence is not closed" in refused(project, "stitch", "--bare")
 
 
 def test_a_chapter_that_is_saved_while_stitch_runs_keeps_what_was_saved(tmp_path):
