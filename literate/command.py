@@ -192,6 +192,9 @@ def run_where(options: argparse.Namespace) -> int:
     book, status = open_book(options), 0
     if book is None:
         return 1
+    if not options.places and sys.stdin and sys.stdin.isatty():
+        complain("where: name PATH:LINE, or pipe a traceback in")
+        return 2
     for place in options.places:
         try:
             print("\n".join(locate(book, place, options.output, bare=options.bare)))
