@@ -89,16 +89,15 @@ def check_collisions(book: Book) -> None:
     """Two targets that are one file where case does not count, or a path wanted both as a file and as a folder."""
     owner = {path: book.chunks[name][0] for path, name in book.targets.items()}
     for blocks in book.variants.values():
-        for path, block in {b.file: b for b in reversed(blocks) if b.file is not None}.items():
-            if path in owner:
-                block.error(f"target {path!r} is claimed at {owner[path]} too")
-            owner.setdefault(path, block)
+        for path, block in [(block.file, block) for block in blocks]:
+            if path is not None and (other := owner.setdefault(path, block)) not in blocks:
+                block.error(f"target {path!r} is claimed at {other} too")
     files: dict[str, str] = {}
     folders: dict[str, str] = {}
     for path, block in owner.items():
         key = normal(path).casefold()
-        if (other := files.setdefault(key, path)) != path:
-            wrong = f"differs from {other!r} only in case; many file systems hold only one"
+        if (first := files.setdefault(key, path)) != path:
+            wrong = f"differs from {first!r} only in case; many file systems hold only one"
             block.error(f"target {path!r} {wrong}")
         while (key := key.rpartition("/")[0]) and key not in folders:
             folders[key] = path

@@ -36,8 +36,12 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def open_book(options: argparse.Namespace, *, warn: bool = True) -> Book | None:
-    """The book, or None when there is none or it has errors; these are told."""
+class Stopped(Exception):
+    """A run that ends with status 1, as what is wrong has been told."""
+
+
+def open_book(options: argparse.Namespace, *, warn: bool = True) -> Book:
+    """The book. Raises Stopped when there is none or it has errors."""
     book, wrong = Book(), f"no chapter (*.md) in {', '.join(options.book)}"
     try:
         book = read_book(options.book, join=options.join)
@@ -45,25 +49,23 @@ def open_book(options: argparse.Namespace, *, warn: bool = True) -> Book | None:
         wrong = f"there is no book {str(error)!r}"
     if not book.chapters and not book.errors:
         complain(f"tangle: {wrong}; name the folder of the chapters")
-        return None
+        raise Stopped
     complain(*told(book.warnings if warn else (), "warning: "))
-    return None if stopped_by_errors(book) else book
+    stop_at_errors(book)
+    return book
 
 
-def stopped_by_errors(book: Book) -> bool:
+def stop_at_errors(book: Book) -> None:
     if errors := book.errors:
         complain(*told(errors), f"tangle: {count(len(errors), 'error')}; nothing written")
-    return bool(errors)
+        raise Stopped
 
 
 def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = None) -> int:
     """`carried`: path -> bytes that a person wrote there and that are in the chapters now."""
     book, root = open_book(options), options.output
-    if book is None:
-        return 1
     made = products(book, bare=options.bare)
-    if stopped_by_errors(book):
-        return 1
+    stop_at_errors(book)
     if not made:
         complain("tangle: no block names a file; open one with ```python {file=PATH}")
     if not options.check:
@@ -74,8 +76,7 @@ def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = N
             entry = known.get(path, Entry())
             known[path] = entry._replace(hashes=(*entry.hashes, digest(data)))
         plan = make_plan(book, made, root, known, options.book)
-        if stopped_by_errors(book):
-            return 1
+        stop_at_errors(book)
         if damaged:
             wrong = "damaged; files that match the book are adopted, others count as edited"
             complain(f"{RECORD}: {wrong}")
@@ -173,8 +174,6 @@ def report(plan: Plan, known: dict[str, Entry], damaged: bool) -> int:
 
 def run_list(options: argparse.Namespace) -> int:
     book = open_book(options)
-    if book is None:
-        return 1
     for target, name in book.targets.items():
         print(target)
         for block in blocks_in(book, name):
@@ -190,8 +189,6 @@ def run_where(options: argparse.Namespace) -> int:
     from literate.where import Annotator, locate
 
     book, status = open_book(options), 0
-    if book is None:
-        return 1
     if not options.places and sys.stdin and sys.stdin.isatty():
         complain("where: name PATH:LINE, or pipe a traceback in")
         return 2
@@ -215,8 +212,6 @@ def run_stitch(options: argparse.Namespace) -> int:
     root = options.output
     with Lock(root):
         book = open_book(options, warn=False)  # tangling, which follows, warns
-        if book is None:
-            return 1
         known, _ = load_record(root)
         try:
             chapters, carried = stitch(book, root, known, bare=options.bare, force=options.force)
@@ -242,10 +237,7 @@ def watch(options: argparse.Namespace) -> int:
     while True:
         now = watched(options)
         if now != before and now == last:
-            try:
-                options.run(options)
-            except OSError as error:
-                complain(f"tangle: {blamed(error, options)}: {error.strerror or error}")
+            attempt(options)
             print(f"watching {', '.join(options.book)}; Ctrl-C ends", flush=True)
             before = now
         last = now
@@ -329,16 +321,14 @@ def blamed(error: OSError, options: argparse.Namespace) -> str:
     return next((name for name in names if STAGING not in name), staged) or str(options.output)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """The command; returns the exit status: 0 done, 1 errors or files that are not fresh, 2 wrong use."""
-    reconfigure(sys.stdin, "surrogateescape")
-    reconfigure(sys.stdout, "backslashreplace")
-    options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+def attempt(options: argparse.Namespace) -> int:
+    """Run the verb; what stops it is told. Returns the exit status."""
     try:
-        is_watching = getattr(options, "watch", False)
-        status: int = watch(options) if is_watching else options.run(options)
+        status: int = options.run(options)
         print(end="", flush=True)
         return status
+    except Stopped:
+        pass
     except BrokenPipeError:  # as in `tangle.py --list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OverflowError as error:
@@ -346,9 +336,18 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         wrong = f"{blamed(error, options)}: {error.strerror or error}"
         complain(f"tangle: {wrong}; no file is left half-written, and the next run goes on")
+    return 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; returns the exit status: 0 done, 1 errors or files that are not fresh, 2 wrong use."""
+    reconfigure(sys.stdin, "surrogateescape")
+    reconfigure(sys.stdout, "backslashreplace")
+    options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return watch(options) if getattr(options, "watch", False) else attempt(options)
     except KeyboardInterrupt:
         return 130
-    return 1
 
 
 def run() -> None:

@@ -161,10 +161,7 @@ def from_root(path: str, root: str, real: Callable[[str], str] = os.path.realpat
 
 def makers(book: Book, names: dict[Chapter, str]) -> dict[str, tuple[str, ...]]:
     """path -> the names of the chapters with blocks in that file."""
-    found = {
-        path: [b for b in blocks if b.file == path][-1:] for path, blocks in book.diffs.items()
-    }
-    found |= {target: blocks_in(book, name) for target, name in book.targets.items()}
+    found = book.diffs | {target: blocks_in(book, name) for target, name in book.targets.items()}
     return {p: tuple(dict.fromkeys(names[b.chapter] for b in found[p])) for p in found}
 
 
@@ -196,10 +193,7 @@ def make_plan(
             elif kind == "nothing":
                 plan.gone.append(path)
             else:
-                with open(disk.full(path), "rb") as file:
-                    old = file.read()
-                listed = plan.changes if digest(old) in entry.hashes else plan.edited
-                listed.append(Change(path, None, old, None, True))
+                compare(plan, path, None, None, disk.full(path), entry)
     going = {change.path for change in plan.changes}
     chapters = makers(book, seen.names)
     for path, text in made.items():
@@ -213,18 +207,25 @@ def make_plan(
             kind = "is a source file: a chapter, or where the next run would take it for one"
         if kind in ("file", "nothing"):
             full = disk.full(path) if kind == "file" else None
-            hashes, mode = (digest(text.encode()),), book.modes.get(path)
-            plan.entries[path] = Entry(hashes, mode, chapters[path])
-            compare(plan, path, text.encode(), full, known.get(path))
+            new, mode = text.encode(), book.modes.get(path)
+            plan.entries[path] = Entry((digest(new),), mode, chapters[path])
+            compare(plan, path, new, mode, full, known.get(path))
         else:
             block = next(b for c in book.chapters for b in c.blocks if b.file == path)
             block.error(f"target {path!r} {kind}; choose another, or move that away")
     return plan
 
 
-def compare(plan: Plan, path: str, new: bytes, full: str | None, entry: Entry | None) -> None:
-    """Sort one target into the plan by the file in its place, if there is one."""
-    mode, old, bits = plan.entries[path].mode, None, None
+def compare(
+    plan: Plan,
+    path: str,
+    new: bytes | None,
+    mode: int | None,
+    full: str | None,
+    entry: Entry | None,
+) -> None:
+    """Sort one change into the plan by the file in its place, at `full`, if there is one."""
+    old, bits = None, None
     if full is not None:
         bits = os.stat(full).st_mode & 0o777
         with open(full, "rb") as file:
