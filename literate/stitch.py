@@ -103,6 +103,9 @@ class Carrier:
     def __init__(self, book: Book, target: str):
         self.book, self.target = book, target
         self.rows = rows_of(target_pieces(book, target, bare=True))
+        self.bodies = {
+            block: block.body.split("\n") for block in {r.piece.block for r in self.rows}
+        }
         self.found: list[Edit] = []
 
     def edits(self, text: str) -> list[Edit]:
@@ -128,7 +131,7 @@ class Carrier:
             lines, number = lines[code[0] : code[-1] + 1], number + code[0]
         if lines == [text]:
             return
-        source = re.sub(rf"\\(?={REFERENCE.pattern})", "", piece.block.body.split("\n")[line])
+        source = re.sub(rf"\\(?={REFERENCE.pattern})", "", self.bodies[piece.block][line])
         if text.strip() and text != piece.pad + source:
             wrong = f"this line is put together around a reference inside of {piece.block.chapter.path}:{place}"
             raise Refused(f"{self.target}:{number}: {wrong}; change it in the chapter")
