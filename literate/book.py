@@ -5,15 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from itertools import pairwise
 from posixpath import normpath
 
 from literate.markdown import NAME, Block, Chapter, Diagnostic, normal
 
 RECORD = ".tangle.json"
 STAGING = ".tangle-tmp"
-LARGEST_FILE = 64 * 2**20
-COST_OF_PIECE = 100  # bytes that a stretch of text costs beside its characters
 
 
 class Book:
@@ -38,23 +36,18 @@ class Book:
     @property
     def errors(self) -> list[Diagnostic]:
         """(path, line, message) of all that is wrong, from the top of the book to its end."""
-        every = (sorted(c.errors, key=line_in) for c in (*self.unread, *self.chapters))
-        return [error for errors in every for error in errors]
+        every = (*self.unread, *self.chapters)
+        return [error for c in every for error in sorted(c.errors, key=lambda e: int(e.line))]
 
     @property
     def warnings(self) -> list[Diagnostic]:
-        every = (sorted(c.warnings, key=line_in) for c in self.chapters)
-        return [warning for warnings in every for warning in warnings]
+        return [w for c in self.chapters for w in sorted(c.warnings, key=lambda w: int(w.line))]
 
     @property
     def diffs(self) -> dict[str, list[Block]]:
         """path -> the blocks of the variant whose diff goes there."""
         every = self.variants.values()
         return {b.file: blocks for blocks in every for b in blocks if b.file is not None}
-
-
-def line_in(diagnostic: Diagnostic) -> int:
-    return int(diagnostic.line)
 
 
 # ---- targets
@@ -96,16 +89,15 @@ def check_collisions(book: Book) -> None:
     """Two targets that are one file where case does not count, or a path wanted both as a file and as a folder."""
     owner = {path: book.chunks[name][0] for path, name in book.targets.items()}
     for blocks in book.variants.values():
-        for path, block in {b.file: b for b in reversed(blocks) if b.file is not None}.items():
-            if path in owner:
-                block.error(f"target {path!r} is claimed at {owner[path]} too")
-            owner.setdefault(path, block)
+        for path, block in [(block.file, block) for block in blocks]:
+            if path is not None and (other := owner.setdefault(path, block)) not in blocks:
+                block.error(f"target {path!r} is claimed at {other} too")
     files: dict[str, str] = {}
     folders: dict[str, str] = {}
     for path, block in owner.items():
         key = normal(path).casefold()
-        if (other := files.setdefault(key, path)) != path:
-            wrong = f"differs from {other!r} only in case; many file systems hold only one"
+        if (first := files.setdefault(key, path)) != path:
+            wrong = f"differs from {first!r} only in case; many file systems hold only one"
             block.error(f"target {path!r} {wrong}")
         while (key := key.rpartition("/")[0]) and key not in folders:
             folders[key] = path
@@ -132,7 +124,6 @@ def split_items(block: Block, chunks: Mapping[str, list[Block]]) -> list[Item]:
     items: list[Item] = []
     for match in REFERENCE.finditer(body):
         start, stop = match.span()
-        start, stop = match.span()
         if start > done and body[start - 1] == "\\":
             if start - 1 > done:
                 items.append((block, done, body[done : start - 1], None, None))
@@ -156,34 +147,30 @@ def split_items(block: Block, chunks: Mapping[str, list[Block]]) -> list[Item]:
     return items
 
 
-def check_references(book: Book, join: bool) -> None:
+def check_references(book: Book) -> None:
     """Split every chunk into its items; find undefined and unused chunks, cycles, and text that is nearly a reference."""
-    chunks, used = book.chunks, set(book.targets.values())
+    chunks, used, undefined, only_forward = book.chunks, set(book.targets.values()), [], True
     order = dict(zip(chunks, range(len(chunks))))
-    only_forward, is_tree, undefined = True, True, []
     for name, blocks in chunks.items():
         items = book.items[name] = [item for block in blocks for item in split_items(block, chunks)]
-        here = order[name]
         for block, start, text, referred, _ in items:
             if referred is None:
                 if "<<" in text:
                     warn_almost(book, block, start, text)
             elif referred in order:
-                is_tree = is_tree and referred not in used
-                only_forward = only_forward and here < order[referred]
+                only_forward = only_forward and order[name] < order[referred]
                 used.add(referred)
             else:
                 undefined.append((name, block, line_of(block, start), referred))
-    made = reached(book.items, book.targets.values()) if join and undefined else chunks
+    made = reached(book.items, book.targets.values()) if book.join and undefined else chunks
     for name, block, line, referred in undefined:
-        wrong = f"chunk {referred!r} is undefined{nameless(book, referred)}"
+        wrong = f"chunk {referred!r} is undefined{nearest(book, referred)}"
         (block.error if name in made else block.warn)(wrong, line)
     for name in chunks.keys() - used:
         if not chunks[name][0].classes:  # {.figure} and the like are run by somebody else
             chunks[name][0].warn(f"chunk {name!r} is used nowhere, so its code is in no file")
-    order_of_sizes = reversed(chunks) if only_forward else check_cycles(book)
-    if not is_tree and not book.errors:  # where no chunk is used twice, no file outgrows the book
-        check_sizes(book, order_of_sizes)
+    if not only_forward:
+        check_cycles(book)
 
 
 def reached(items: Mapping[str, list[Item]], names: Iterable[str]) -> dict[str, None]:
@@ -203,85 +190,40 @@ def line_of(block: Block, start: int) -> int:
     return block.line + 1 + block.body.count("\n", 0, start) if start >= 0 else block.line
 
 
-def too_large(target: str) -> str:
-    return f"target {target!r} would be larger than {LARGEST_FILE >> 20} MiB"
-
-
-def nameless(book: Book, name: str) -> str:
-    """What to say of an undefined chunk: where `#` was left out before its name, or else the nearest names."""
-    blocks = (block for chapter in book.chapters for block in chapter.blocks)
-    found = next((block for block in blocks if name in block.classes), None)
-    return f"; {found} has {name!r} without a #" if found else nearest(book, name)
-
-
 def warn_almost(book: Book, block: Block, start: int, text: str) -> None:
-    body = block.body
-    for match in re.finditer(r"<<([^<>\n]+)>>?", text):
-        at, shown, name = start + match.start(), match[0], match[1].strip()
-        is_first = not body[body.rfind("\n", 0, at) + 1 : at].strip()
-        if shown.endswith(">>"):
-            close = nearest(book, name) if len(name) > 2 else ""
-            is_meant = bool(name and (close or is_first))
-        else:
-            close = f"; did you mean {shown}>?"
-            is_meant = is_first and not body[start + match.end() : body.find("\n", at)].strip()
-        if is_meant and body[at - 1 : at] != "\\":
-            block.warn(f"{shown} is text here and no reference{close}", line_of(block, at))
+    for match in re.finditer(r"<<([^<>\n]+)>>", text):
+        at, name = start + match.start(), match[1].strip()
+        before = block.body[block.body.rfind("\n", 0, at) + 1 : at]
+        close = nearest(book, name) if len(name) > 2 else ""
+        if (close or not before.strip()) and before[-1:] != "\\":
+            block.warn(f"{match[0]} is text here and no reference{close}", line_of(block, at))
 
 
 def nearest(book: Book, name: str, names: Iterable[str] | None = None) -> str:
-    """`; did you mean …?` with the chunks (or `names`) most like this one, while the book has guesses left.
+    """`; did you mean …?` with the chunks (or `names`) most like this one, while the book has guesses left."""
+    from difflib import get_close_matches
 
-    To look through thousands of names for each of thousands of errors would take minutes and help nobody.
-    """
     book.guesses -= 1
-    if book.guesses < 0:
-        return ""
-    close = closest(name, tuple(book.chunks if names is None else names))
+    every = [*(book.chunks if names is None else names)] if book.guesses >= 0 else []
+    close = get_close_matches(name, every)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
-# A served book is read at every change, and nearly always has the same names.
-@lru_cache(maxsize=256)
-def closest(name: str, names: tuple[str, ...]) -> list[str]:
-    from difflib import get_close_matches
+def check_cycles(book: Book) -> None:
+    """Tell of circles, each with the way round, until every one has a reference that was told."""
+    from graphlib import CycleError, TopologicalSorter
 
-    return get_close_matches(name, names, 3, 0.6)
-
-
-def check_sizes(book: Book, order: Iterable[str]) -> None:
-    """Chunks that double each other reach any size in a few lines; `order` has a chunk behind all it refers to."""
-    sizes: dict[str, int] = {}
-    for name in order:
-        items = book.items[name]
-        sizes[name] = sum(COST_OF_PIECE + len(i[2]) + sizes.get(i[3] or "", 0) for i in items)
-    for target, name in book.targets.items():
-        if sizes.get(name, 0) > LARGEST_FILE:
-            book.chunks[name][0].error(too_large(target))
-
-
-def check_cycles(book: Book) -> dict[str, None]:
-    """Depth first and without recursion; every reference that closes a circle is told once, with the whole circle.
-    Returns the chunks, each behind those that it refers to."""
-    chunks, done = book.chunks, dict[str, None]()
-    graph = {n: [i for i in items if i[3] in chunks] for n, items in book.items.items()}
-    for root in graph:
-        path, steps, ahead = {root: 0}, list[Item](), [iter(graph[root])]
-        while ahead and root not in done:
-            step = next(ahead[-1], None)
-            if step is None:
-                done[path.popitem()[0]] = None
-                ahead.pop()
-                del steps[-1:]
-                continue
-            block, start, _, name, _ = step
-            assert name is not None  # the graph is made of references
-            if name in path:
-                circle = zip([*path][path[name] :], [*steps[path[name] :], step])
-                way = [f"{n} ({s[0].chapter.path}:{line_of(*s[:2])})" for n, s in circle]
-                block.error(f"cycle: {' -> '.join(way)} -> {name}", line_of(block, start))
-            elif name not in done:
-                path[name] = len(path)
-                steps.append(step)
-                ahead.append(iter(graph[name]))
-    return done
+    chunks = book.chunks
+    graph = {n: {i[3]: i for i in items if i[3] in chunks} for n, items in book.items.items()}
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+            return
+        except CycleError as error:
+            circle = error.args[1][:0:-1]
+        first = min(range(len(circle)), key=lambda k: [*chunks].index(circle[k]))
+        names = [*circle[first:], *circle[: first + 1]]
+        steps = [graph[name].pop(other) for name, other in pairwise(names)]
+        way = [f"{n} ({s[0].chapter.path}:{line_of(*s[:2])})" for n, s in zip(names, steps)]
+        wrong = f"cycle: {' -> '.join(way)} -> {names[0]}"
+        steps[-1][0].error(wrong, line_of(*steps[-1][:2]))

@@ -15,86 +15,80 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
+from io import TextIOWrapper
 
-from literate.book import RECORD, STAGING, Book, nearest
+from literate.book import RECORD, STAGING, Book
 from literate.disk import Change, Lock, Plan, blocks_in, carry_out, commit, make_plan
-from literate.markdown import Diagnostic
+from literate.markdown import told
 from literate.patch import products, unified
 from literate.read import find_chapters, read_book
 from literate.record import MEND_LINE_ENDS, Entry, digest, load_record
-from literate.terminal import complain, count, told
 
 
-def open_book(options: argparse.Namespace, *, warn: bool = True) -> Book | None:
-    """The book, or None when there is none or it has errors; these are told."""
+def complain(*lines: str) -> None:
+    print(end="", flush=True)
+    for line in lines:
+        print(line, file=sys.stderr)
+
+
+def count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+class Stopped(Exception):
+    """A run that ends with status 1, as what is wrong has been told."""
+
+
+def open_book(options: argparse.Namespace, *, warn: bool = True) -> Book:
+    """The book. Raises Stopped when there is none or it has errors."""
+    book, wrong = Book(), f"no chapter (*.md) in {', '.join(options.book)}"
     try:
         book = read_book(options.book, join=options.join)
     except FileNotFoundError as error:
-        verb = nearest(Book(), str(error), ("where", "stitch", "--check", "--list", "--watch"))
-        complain(f"tangle: there is no book {str(error)!r}; name the folder of the chapters{verb}")
-        return None
-    except ValueError as error:
-        complain(f"tangle: {error}")
-        return None
+        wrong = f"there is no book {str(error)!r}"
     if not book.chapters and not book.errors:
-        named = ", ".join(options.book)
-        complain(f"tangle: no chapter (*.md) in {named}; name the folder of the chapters")
-        return None
+        complain(f"tangle: {wrong}; name the folder of the chapters")
+        raise Stopped
     complain(*told(book.warnings if warn else (), "warning: "))
-    return None if stopped_by_errors(book) else book
+    stop_at_errors(book)
+    return book
 
 
-def stopped_by_errors(book: Book) -> bool:
+def stop_at_errors(book: Book) -> None:
     if errors := book.errors:
         complain(*told(errors), f"tangle: {count(len(errors), 'error')}; nothing written")
-    return bool(errors)
-
-
-def no_target(book: Book) -> list[str]:
-    """What to say of a book that makes no file."""
-    hints = ["tangle: no block names a file; open one with ```python {file=PATH}"]
-    for chapter in book.chapters:
-        if found := re.search(r"(?m)^<<[^<>\n]+>>=[ \t]*$", chapter.text):
-            line = chapter.text.count("\n", 0, found.start()) + 1
-            wrong = f"noweb's {found[0].rstrip()} defines nothing; write ```python {{#NAME}}"
-            hints += told([Diagnostic(chapter.path, line, wrong)])
-    return hints
+        raise Stopped
 
 
 def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = None) -> int:
     """`carried`: path -> bytes that a person wrote there and that are in the chapters now."""
     book, root = open_book(options), options.output
-    if book is None:
-        return 1
     made = products(book, bare=options.bare)
-    if stopped_by_errors(book):
-        return 1
+    stop_at_errors(book)
     if not made:
-        complain(*no_target(book))
+        complain("tangle: no block names a file; open one with ```python {file=PATH}")
     if not options.check:
         os.makedirs(root, exist_ok=True)
     with Lock(root):
-        known, state = load_record(root)
+        known, damaged = load_record(root)
         for path, data in (carried or {}).items():
             entry = known.get(path, Entry())
             known[path] = entry._replace(hashes=(*entry.hashes, digest(data)))
         plan = make_plan(book, made, root, known, options.book)
-        if stopped_by_errors(book):
-            return 1
-        if state == "damaged":
+        stop_at_errors(book)
+        if damaged:
             wrong = "damaged; files that match the book are adopted, others count as edited"
             complain(f"{RECORD}: {wrong}")
         if options.check:
-            return report(plan, known, state)
+            return report(plan, known, damaged)
         if plan.edited and not options.force:
             for change in plan.edited:
-                complain(*difference(change))
+                complain(*difference(change, edited=True))
             wrong = f"{count(len(plan.edited), 'file')} would be overwritten; nothing written"
             complain(f"tangle: {wrong}. {ways_out(plan.edited)}")
             return 1
-        carry_out(plan, root, known, force=options.force, damaged=state == "damaged")
+        carry_out(plan, root, known, force=options.force, damaged=damaged)
     for change in plan.edited:
         print(f"discarded what was in {change.path}")
     modes = sum(change.new == change.old for change in plan.changes)
@@ -111,70 +105,68 @@ def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = N
 
 
 def left_alone(plan: Plan) -> list[str]:
-    reasons: dict[str, list[str]] = {}
-    for path, lost in plan.others.items():
-        reasons.setdefault(lost[0], []).append(path)
-    some = {lost: ", ".join(paths[:3]) + " …" * (len(paths) > 3) for lost, paths in reasons.items()}
-    return [f"left alone: {some[lost]}, made from {lost}, not read by this run" for lost in some]
+    if not plan.others:
+        return []
+    every = [*plan.others], [*dict.fromkeys(unseen[0] for unseen in plan.others.values())]
+    some, unseen = (", ".join(names[:3]) + " …" * (len(names) > 3) for names in every)
+    return [f"left alone: {some}, made from {unseen}, not read by this run"]
 
 
 def ways_out(edited: list[Change]) -> str:
     """What to do about the files that stop a run."""
-    if unknown := sum(not change.ours for change in edited):
-        return (
-            f"The record does not know {count(unknown, 'file')} of them, so the diffs have to tell which side is newer: bring "
-            f"{RECORD} back if it was lost; or `tangle.py --force` takes the chapters, and `tangle.py stitch --force` the "
-            "files, undoing in the chapters what differs"
-        )
     if all(change.new is None for change in edited):
         return "No chapter makes them now: move them away, or let `tangle.py --force` discard them"
-    if any(b"\r\n" in (change.old or b"") for change in edited):
-        return f"Line ends are CRLF: {MEND_LINE_ENDS}, or let `tangle.py --force` write LF"
-    return "`tangle.py stitch` carries edits into the chapters, `tangle.py --force` discards them"
-
-
-def difference(change: Change) -> list[str]:
-    """What to say of a file that tangling would overwrite or delete: why, and the diff."""
-    path, old = change.path, change.old or b""
-    if change.new is None:
-        way_out = "move it away, or discard it with --force"
-        return [f"{path}: edited by hand, and no longer made by the book; {way_out}"]
-    why = (
-        "edited by hand" if change.ours else "not written by this book, as far as its record knows"
+    if all(change.ours for change in edited):
+        return (
+            "`tangle.py stitch` carries edits into the chapters, `tangle.py --force` discards them"
+        )
+    return (
+        f"The record does not know all of them, so the diffs have to tell which side is newer: bring {RECORD} back if it "
+        "was lost; or `tangle.py --force` takes the chapters, and `tangle.py stitch --force` the files"
     )
-    lf = old.replace(b"\r\n", b"\n").decode("utf-8", "replace")
-    lines = unified(change.new.decode(), lf, f"{path} from the book", f"{path} on disk")
-    if lf.encode() != old and b"\r\n" in old:
-        why = f"{why}, with CRLF" if lines else "only its line ends differ: they are CRLF"
-    return [f"{path}: {why}", *("".join(lines).rstrip("\n").split("\n") if lines else ())]
 
 
-def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
+def difference(change: Change, *, edited: bool) -> list[str]:
+    """What to say of a file that is not as the book makes it: why, and the diff."""
+    path, new, old = change.path, change.new, (change.old or b"").decode("utf-8", "replace")
+    made, there = f"{path} from the book", f"{path} on disk"
+    if edited:
+        why = (
+            "edited by hand"
+            if change.ours
+            else "not written by this book, as far as its record knows"
+        )
+        if new is None:
+            return [f"{path}: {why}, and no longer made by the book"]
+        if "\r\n" in old:
+            why, old = f"{why}, with CRLF: {MEND_LINE_ENDS}", old.replace("\r\n", "\n")
+        lines = unified(new.decode(), old, made, there)
+    elif new is None:
+        return [f"{path}: left over: the book makes it no more"]
+    elif new == change.old:
+        return [f"{path}: its mode should be {change.mode:03o}"]
+    else:
+        why = "missing" if change.old is None else "stale: its chapter changed since it was tangled"
+        lines = unified(old, new.decode(), there, made)
+    return [f"{path}: {why}", *(line.rstrip("\n") for line in lines)]
+
+
+def report(plan: Plan, known: dict[str, Entry], damaged: bool) -> int:
     """What `--check` prints; the exit status."""
     for change in sorted(plan.changes, key=lambda change: change.new is None):
-        path, new, old = change.path, change.new, change.old
-        if new is None:
-            print(f"{path}: left over: the book makes it no more")
-        elif new == old:
-            print(f"{path}: its mode should be {change.mode:03o}")
-        else:
-            stale = "stale: its chapter changed since it was tangled"
-            print(f"{path}: {'missing' if old is None else stale}")
-            names = f"{path} on disk", f"{path} from the book"
-            before = (old or b"").decode("utf-8", "replace")
-            sys.stdout.writelines(unified(before, new.decode(), *names))
+        print(*difference(change, edited=False), sep="\n")
     for change in plan.edited:
-        print("\n".join(difference(change)))
+        print(*difference(change, edited=True), sep="\n")
     complain(*left_alone(plan))
-    if wrong := len(plan.changes) + len(plan.edited):
-        way_out = "`tangle.py` writes what the book makes"
-        print(
-            f"{count(wrong, 'file')} not fresh. {ways_out(plan.edited) if plan.edited else way_out}"
-        )
-    elif wrong := state == "damaged" or state == "whole" and plan.entries != known:
+    wrong = len(plan.changes) + len(plan.edited)
+    if wrong:
+        way_out = ways_out(plan.edited) if plan.edited else "`tangle.py` writes what the book makes"
+        print(f"{count(wrong, 'file')} not fresh. {way_out}")
+    elif damaged or known and plan.entries != known:
         print(
             f"{RECORD}: does not say what is on disk; run tangle.py and keep the record it writes"
         )
+        return 1
     else:
         print(f"{count(plan.same, 'file')} fresh")
     return 1 if wrong else 0
@@ -182,8 +174,6 @@ def report(plan: Plan, known: dict[str, Entry], state: str) -> int:
 
 def run_list(options: argparse.Namespace) -> int:
     book = open_book(options)
-    if book is None:
-        return 1
     for target, name in book.targets.items():
         print(target)
         for block in blocks_in(book, name):
@@ -199,49 +189,41 @@ def run_where(options: argparse.Namespace) -> int:
     from literate.where import Annotator, locate
 
     book, status = open_book(options), 0
-    if book is None:
-        return 1
-    if not options.places and sys.stdin.isatty():
+    if not options.places and sys.stdin and sys.stdin.isatty():
         complain("where: name PATH:LINE, or pipe a traceback in")
         return 2
-    annotator = Annotator(book, options.output, bare=options.bare)
-    if not options.places and hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="surrogateescape")
-    for text in () if options.places else sys.stdin:
-        sys.stdout.write(annotator.annotate(text))
-        sys.stdout.flush()
     for place in options.places:
         try:
             print("\n".join(locate(book, place, options.output, bare=options.bare)))
         except LookupError as error:
             complain(f"where: {error.args[0]}")
             status = 1
+    if not options.places and sys.stdin is not None:
+        annotator = Annotator(book, options.output, bare=options.bare)
+        reconfigure(sys.stdout, "surrogateescape")
+        for text in sys.stdin:
+            print(annotator.annotate(text), end="", flush=True)
     return status
 
 
 def run_stitch(options: argparse.Namespace) -> int:
-    from literate.carry import Refused
-    from literate.stitch import halves, stitch
+    from literate.stitch import Refused, stitch
 
     root = options.output
     with Lock(root):
         book = open_book(options, warn=False)  # tangling, which follows, warns
-        if book is None:
-            return 1
         known, _ = load_record(root)
         try:
-            done = stitch(book, root, known, bare=options.bare, force=options.force)
+            chapters, carried = stitch(book, root, known, bare=options.bare, force=options.force)
         except Refused as reason:
             complain(str(reason), "stitch: no chapter was touched")
             return 1
-        complain(*told(done.warnings, "warning: "))
-        if done.chapters:
-            entries = halves(book, root, known, done.chapters, options.bare)
-            commit(root, [*done.chapters.values()], entries, entries)
-    for path in done.chapters:
+        if chapters:
+            commit(root, [*chapters.values()], known, known)
+    for path in chapters:
         print(f"stitched {path}")
     again = argparse.Namespace(**{**vars(options), "check": False, "force": False})
-    return run_tangle(again, done.carried)
+    return run_tangle(again, carried)
 
 
 def watch(options: argparse.Namespace) -> int:
@@ -251,36 +233,31 @@ def watch(options: argparse.Namespace) -> int:
     import time
 
     gc.enable()
-
-    def state() -> dict[str, tuple[int, int] | None]:
-        found: dict[str, tuple[int, int] | None] = {}
-        try:
-            paths = [path for path, _ in find_chapters(options.book)]
-        except (FileNotFoundError, ValueError):
-            paths = []
-        if options.run is run_stitch:
-            paths += [os.path.join(options.output, path) for path in load_record(options.output)[0]]
-        for path in paths:
-            try:
-                status = os.stat(path)
-                found[path] = status.st_mtime_ns, status.st_size
-            except OSError:
-                found[path] = None
-        return found
-
-    before, last = None, state()
+    before, last = None, watched(options)
     while True:
-        now = state()
+        now = watched(options)
         if now != before and now == last:
-            try:
-                options.run(options)
-            except OSError as error:
-                complain(f"tangle: {blamed(error, options)}: {error.strerror or error}")
-            print(f"watching {', '.join(options.book)}; Ctrl-C ends")
-            sys.stdout.flush()
+            attempt(options)
+            print(f"watching {', '.join(options.book)}; Ctrl-C ends", flush=True)
             before = now
         last = now
         time.sleep(0.3)
+
+
+def watched(options: argparse.Namespace) -> dict[str, tuple[int, int]]:
+    """path -> time stamp and size."""
+    from contextlib import suppress
+
+    paths, found = list[str](), dict[str, tuple[int, int]]()
+    with suppress(OSError):
+        paths = [path for path, _ in find_chapters(options.book)]
+    if options.run is run_stitch:
+        paths += [os.path.join(options.output, path) for path in load_record(options.output)[0]]
+    for path in paths:
+        with suppress(OSError):
+            status = os.stat(path)
+            found[path] = status.st_mtime_ns, status.st_size
+    return found
 
 
 VERBS = {
@@ -304,11 +281,9 @@ ROOT = "where the generated files are (default: here)"
 
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     verb = arguments[0] if arguments[:1] in (["where"], ["stitch"]) else "tangle"
-    if arguments[:1] in (["check"], ["list"], ["watch"]) and not os.path.exists(arguments[0]):
-        arguments = [f"--{arguments[0]}", *arguments[1:]]
     parser = argparse.ArgumentParser(f"tangle.py {verb}".removesuffix(" tangle"))
     parser.description = VERBS[verb]
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100)
     add = parser.add_argument
     if verb == "where":
         add("places", nargs="*", metavar="PATH:LINE", help=PLACES)
@@ -334,20 +309,10 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def open_streams() -> None:
-    """Let what a terminal cannot show stand there escaped, and bytes of a report pass as they are."""
-    escape = "backslashreplace"
-    for name, mode, errors in (
-        ("stdin", "r", "surrogateescape"),
-        ("stdout", "w", escape),
-        ("stderr", "w", escape),
-    ):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))
-        try:
-            getattr(sys, name).reconfigure(errors=errors)
-        except (AttributeError, OSError):  # no such stream, or one that has been read from
-            pass
+def reconfigure(stream: object, errors: str) -> None:
+    """Let bytes of a report pass as they are, or what a terminal cannot show stand there escaped."""
+    if isinstance(stream, TextIOWrapper):  # and not closed, or a test's
+        stream.reconfigure(errors=errors)
 
 
 def blamed(error: OSError, options: argparse.Namespace) -> str:
@@ -356,15 +321,14 @@ def blamed(error: OSError, options: argparse.Namespace) -> str:
     return next((name for name in names if STAGING not in name), staged) or str(options.output)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """The command; returns the exit status: 0 done, 1 errors or files that are not fresh, 2 wrong use."""
-    open_streams()
-    options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+def attempt(options: argparse.Namespace) -> int:
+    """Run the verb; what stops it is told. Returns the exit status."""
     try:
-        is_watching = getattr(options, "watch", False)
-        status: int = watch(options) if is_watching else options.run(options)
-        sys.stdout.flush()
+        status: int = options.run(options)
+        print(end="", flush=True)
         return status
+    except Stopped:
+        pass
     except BrokenPipeError:  # as in `tangle.py --list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OverflowError as error:
@@ -372,12 +336,18 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         wrong = f"{blamed(error, options)}: {error.strerror or error}"
         complain(f"tangle: {wrong}; no file is left half-written, and the next run goes on")
-    except UnicodeEncodeError as error:  # names of files, where the locale has only ASCII
-        wrong = "cannot be a file's name in this locale; set PYTHONUTF8=1"
-        complain(f"tangle: {error.object!r} {wrong}")
+    return 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The command; returns the exit status: 0 done, 1 errors or files that are not fresh, 2 wrong use."""
+    reconfigure(sys.stdin, "surrogateescape")
+    reconfigure(sys.stdout, "backslashreplace")
+    options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return watch(options) if getattr(options, "watch", False) else attempt(options)
     except KeyboardInterrupt:
         return 130
-    return 1
 
 
 def run() -> None:

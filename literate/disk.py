@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Container, Iterable, Sequence
+from functools import cache
 
 from literate.book import RECORD, STAGING, Book, reached
 from literate.markdown import Block, Chapter
-from literate.read import MARKDOWN, walk
+from literate.read import MARKDOWN
 from literate.record import Entry, digest, read_bytes, record_text, write_new
 
-ACROSS_FILE_SYSTEMS = 18  # errno.EXDEV
 EBUSY = 16  # errno.EBUSY
 SAVED_MEANWHILE = "was saved by another program while this one ran; run it again"
 
@@ -41,15 +40,9 @@ class Change:
     def make(self, root: str, staged: str) -> None:
         """Change the file. Raises OSError if what is there is not what the plan has seen."""
         place = os.path.join(root, self.path)
-        is_there = os.path.lexists(place)
-        if is_there and self.old is None and os.path.isdir(place):  # a husk
-            for inside, _, names in os.walk(place, topdown=False):
-                for name in names:
-                    if is_bytecode(inside, name):
-                        os.remove(os.path.join(inside, name))
-                os.rmdir(inside)
-            is_there = False
-        if is_there and read_bytes(place) != self.old or is_there == (self.old is None):
+        if self.old is None and os.path.isdir(place):
+            remove_husk(place)
+        if os.path.lexists(place) if self.old is None else read_bytes(place) != self.old:
             raise OSError(EBUSY, SAVED_MEANWHILE, place)
         if self.new is None:
             os.remove(place)
@@ -57,10 +50,10 @@ class Change:
             os.chmod(place, self.mode or 0)
         else:
             try:
-                move(staged, place)
+                os.replace(staged, place)
             except FileNotFoundError:
                 os.makedirs(os.path.dirname(place), exist_ok=True)
-                move(staged, place)
+                os.replace(staged, place)
 
 
 class Plan:
@@ -116,27 +109,25 @@ class Disk:
             return "nothing" if self.is_husk(path, going) else "is a folder on disk"
         return kind
 
-    def is_husk(self, path: str, going: Container[str]) -> bool:
+    def is_husk(self, path: str, going: Container[str] = ()) -> bool:
         """Whether a folder holds no more than folders, bytecode, and files that are going."""
         for inside, folders, files in os.walk(self.full(path)):
             here = os.path.relpath(inside, self.root).replace(os.sep, "/")
-            if any(os.path.islink(os.path.join(inside, name)) for name in folders):
+            ending = ".pyc" if here.endswith("__pycache__") else "\0"
+            if not all(f"{here}/{name}" in going or name.endswith(ending) for name in files):
                 return False
-            if not all(f"{here}/{name}" in going or is_bytecode(inside, name) for name in files):
+            if any(self.kind(f"{here}/{name}") != "folder" for name in folders):
                 return False
         return True
-
-
-def is_bytecode(folder: str, name: str) -> bool:
-    return os.path.basename(folder) == "__pycache__" and name.endswith(".pyc")
 
 
 class Seen:
     """Which chapters a run has read, and of which others it can say that they are gone."""
 
     def __init__(self, book: Book, disk: Disk, sources: Sequence[str]):
-        self.disk, self.sources = disk, sources
-        self.names = {chapter: from_root(chapter.path, disk.root) for chapter in book.chapters}
+        self.disk = disk
+        real = cache(os.path.realpath)  # of few folders
+        self.names = {c: from_root(c.path, disk.root, real) for c in book.chapters}
         links = [os.path.realpath(c.path) for c in book.chapters if os.path.islink(c.path)]
         self.read = {*self.names.values(), *(from_root(path, disk.root) for path in links)}
         folders = [os.path.join(source, ".") for source in sources if os.path.isdir(source)]
@@ -148,33 +139,20 @@ class Seen:
     def is_source(self, path: str) -> bool:
         return path in self.read or path.endswith(MARKDOWN) and self.in_book(path)
 
-    def is_there(self, name: str) -> bool:
-        return os.path.lexists(self.disk.full(name))
-
-    def unread(self, entry: Entry) -> list[str]:
-        return [name for name in entry.chapters if name not in self.read]
-
-    def why_kept(self, entry: Entry) -> list[str]:
-        """What this run did not see of what a file was made from; nothing, where each chapter was read or is surely gone."""
-        unread = self.unread(entry)
-        lost = [name for name in unread if self.is_there(name) or not self.in_book(name)]
-        if not entry.chapters:
-            return ["chapters that the record does not name"]
-        return lost or unread and self.unseen
-
-    @cached_property
-    def unseen(self) -> list[str]:
-        """The folders of the sources that cannot be listed, and the chapters in them that cannot be opened."""
-        lost: list[OSError] = []
-        for source in self.sources:
-            list(walk(source, lost.append))
-        return [str(error.filename) for error in lost]
+    def unseen(self, entry: Entry) -> list[str]:
+        """The chapters a file was made from that this run has not read, and that are not surely gone."""
+        return [
+            name
+            for name in entry.chapters
+            if name not in self.read
+            and (os.path.lexists(self.disk.full(name)) or not self.in_book(name))
+        ]
 
 
-def from_root(path: str, root: str) -> str:
+def from_root(path: str, root: str, real: Callable[[str], str] = os.path.realpath) -> str:
     """How the record names a chapter: by its path from the root, with links among the folders resolved."""
     folder, base = os.path.split(path)
-    name = os.path.join(os.path.realpath(folder), base)
+    name = os.path.join(real(folder), base)
     if os.path.splitdrive(name)[0] == os.path.splitdrive(root)[0]:
         name = os.path.relpath(name, root)
     name = name.replace(os.sep, "/").replace(", ", ",")  # a comma and a space part two
@@ -183,10 +161,7 @@ def from_root(path: str, root: str) -> str:
 
 def makers(book: Book, names: dict[Chapter, str]) -> dict[str, tuple[str, ...]]:
     """path -> the names of the chapters with blocks in that file."""
-    found = {
-        path: [b for b in blocks if b.file == path][-1:] for path, blocks in book.diffs.items()
-    }
-    found |= {target: blocks_in(book, name) for target, name in book.targets.items()}
+    found = book.diffs | {target: blocks_in(book, name) for target, name in book.targets.items()}
     return {p: tuple(dict.fromkeys(names[b.chapter] for b in found[p])) for p in found}
 
 
@@ -210,40 +185,47 @@ def make_plan(
             kind = disk.look(path, ())
             if kind not in ("file", "nothing"):
                 continue
-            if reasons := seen.why_kept(entry) if kind == "file" or entry.chapters else ():
-                plan.others[path], plan.entries[path] = reasons, entry
+            unseen = seen.unseen(entry)
+            if kind == "file" and not entry.chapters:
+                unseen = ["chapters that the record does not name"]
+            if unseen:
+                plan.others[path], plan.entries[path] = unseen, entry
             elif kind == "nothing":
                 plan.gone.append(path)
             else:
-                with open(disk.full(path), "rb") as file:
-                    old = file.read()
-                listed = plan.changes if digest(old) in entry.hashes else plan.edited
-                listed.append(Change(path, None, old, None, True))
+                compare(plan, path, None, None, disk.full(path), entry)
     going = {change.path for change in plan.changes}
     chapters = makers(book, seen.names)
     for path, text in made.items():
         entry = known.get(path, Entry())
-        unread = [name for name in seen.unread(entry) if seen.is_there(name)]
-        if 0 < len(unread) < len(entry.chapters):
-            plan.others[path], plan.entries[path] = unread, entry
+        unseen = seen.unseen(entry)
+        if 0 < len(unseen) < len(entry.chapters):
+            plan.others[path], plan.entries[path] = unseen, entry
             continue
         kind = disk.look(path, going)
         if seen.is_source(path):
             kind = "is a source file: a chapter, or where the next run would take it for one"
         if kind in ("file", "nothing"):
             full = disk.full(path) if kind == "file" else None
-            hashes, mode = (digest(text.encode()),), book.modes.get(path)
-            plan.entries[path] = Entry(hashes, mode, chapters[path])
-            compare(plan, path, text.encode(), full, known.get(path))
+            new, mode = text.encode(), book.modes.get(path)
+            plan.entries[path] = Entry((digest(new),), mode, chapters[path])
+            compare(plan, path, new, mode, full, known.get(path))
         else:
             block = next(b for c in book.chapters for b in c.blocks if b.file == path)
             block.error(f"target {path!r} {kind}; choose another, or move that away")
     return plan
 
 
-def compare(plan: Plan, path: str, new: bytes, full: str | None, entry: Entry | None) -> None:
-    """Sort one target into the plan by the file in its place, if there is one."""
-    mode, old, bits = plan.entries[path].mode, None, None
+def compare(
+    plan: Plan,
+    path: str,
+    new: bytes | None,
+    mode: int | None,
+    full: str | None,
+    entry: Entry | None,
+) -> None:
+    """Sort one change into the plan by the file in its place, at `full`, if there is one."""
+    old, bits = None, None
     if full is not None:
         bits = os.stat(full).st_mode & 0o777
         with open(full, "rb") as file:
@@ -285,19 +267,6 @@ class Lock:
             os.close(self.handle)
 
 
-def move(staged: str, place: str) -> None:
-    """Rename a file; from one file system to another, copy it beside its place first."""
-    try:
-        os.replace(staged, place)
-    except OSError as error:
-        if error.errno != ACROSS_FILE_SYSTEMS:
-            raise
-        with open(staged, "rb") as file:
-            write_new(place + STAGING, file.read(), place)
-        os.chmod(place + STAGING, os.stat(staged).st_mode & 0o777)
-        os.replace(place + STAGING, place)
-
-
 def carry_out(
     plan: Plan, root: str, known: dict[str, Entry], *, force: bool = False, damaged: bool = False
 ) -> None:
@@ -335,7 +304,7 @@ def commit(
         put_record(root, between)
         for number, change in enumerate(changes):
             change.make(root, f"{staging}/{number}")
-        remove_empty_folders(root, gone)
+        remove_husks(Disk(root), gone)
         if after != between:
             put_record(root, after)
     finally:
@@ -352,32 +321,24 @@ def put_record(root: str, entries: dict[str, Entry]) -> None:
 
 
 def clear(folder: str) -> None:
-    """Remove a folder and all that is in it, so far as it can be done; the next run comes here too."""
-    if not os.path.isdir(folder) or os.path.islink(folder):
-        return
-    for inside, folders, files in os.walk(folder, topdown=False):
-        for remove, names in ((os.remove, files), (os.rmdir, folders), (os.rmdir, [""])):
-            for name in names:
-                try:
-                    remove(os.path.join(inside, name))
-                except OSError:
-                    pass
+    """Remove a folder and the files in it, so far as it can be done; the next run comes here too."""
+    if os.path.isdir(folder) and not os.path.islink(folder):
+        for name in [*os.listdir(folder), ""]:
+            try:
+                (os.remove if name else os.rmdir)(os.path.join(folder, name))
+            except OSError:
+                pass
 
 
-def remove_empty_folders(root: str, deleted: Iterable[str]) -> None:
-    """Remove the folders that deleted files leave empty, and the bytecode that Python made of these files."""
+def remove_husks(disk: Disk, deleted: Iterable[str]) -> None:
+    """Remove the folders in which deleted files leave nothing but bytecode."""
     for path in deleted:
-        folder, _, base = path.rpartition("/")
-        cache = os.path.join(root, folder, "__pycache__")
-        if base.endswith(".py") and os.path.isdir(cache):
-            for name in os.listdir(cache):
-                if name.startswith(base[:-2]) and name.endswith(".pyc"):
-                    os.remove(os.path.join(cache, name))
-            if not os.listdir(cache):
-                os.rmdir(cache)
-        while folder and not os.path.islink(full := os.path.join(root, folder)):
-            if os.path.isdir(full):
-                if os.listdir(full):
-                    break
-                os.rmdir(full)
-            folder = folder.rpartition("/")[0]
+        while (path := path.rpartition("/")[0]) and disk.is_husk(path):
+            remove_husk(disk.full(path))
+
+
+def remove_husk(folder: str) -> None:
+    for inside, _, names in os.walk(folder, topdown=False):
+        for name in names if os.path.basename(inside) == "__pycache__" else ():
+            os.remove(os.path.join(inside, name))
+        os.rmdir(inside)

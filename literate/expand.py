@@ -4,11 +4,15 @@
 from __future__ import annotations
 
 import re
+from collections import namedtuple
 from collections.abc import Iterable, Mapping, Sequence
 
-from literate.book import COST_OF_PIECE, LARGEST_FILE, Book, Item, line_of, too_large
+from literate.book import Book, Item, line_of
 from literate.header import header
 from literate.markdown import Block
+
+LARGEST_FILE = 64 * 2**20
+COST_OF_PIECE = 100  # bytes that a stretch of text costs beside its characters
 
 
 class Piece:
@@ -23,6 +27,9 @@ class Piece:
 
     def __init__(self, text: str, block: Block, start: int, pad: str, via: Piece | None):
         self.text, self.block, self.start, self.pad, self.via = text, block, start, pad, via
+
+
+Row = namedtuple("Row", "text piece line")
 
 
 def expand_items(book: Book, name: str, items: Mapping[str, list[Item]]) -> list[Piece]:
@@ -120,31 +127,28 @@ def target_pieces(
     try:
         pieces = expand_items(book, name, book.items if items is None else items)
     except OverflowError:
-        raise OverflowError(f"{book.chunks[name][0]}: {too_large(target)}") from None
+        wrong = f"target {target!r} would be larger than {LARGEST_FILE >> 20} MiB"
+        raise OverflowError(f"{book.chunks[name][0]}: {wrong}") from None
     while pieces and not (text := pieces[-1].text.rstrip("\n")):
         pieces.pop()
     if pieces:
         pieces[-1].text = text + "\n"
         if not bare:
-            put_header(pieces, *header(target, book.chunks[name], text_of(pieces)))
+            at, line = header(target, book.chunks[name], text_of(pieces))
+            if line:
+                put_header(pieces, at, line)
     return pieces
 
 
 def put_header(pieces: list[Piece], at: int, line: str) -> None:
     """Put the header line into the text at an offset, as a piece of its own."""
-    if not line:
-        return
     number = 0
-    while number < len(pieces) and at >= len(pieces[number].text):
-        at -= len(pieces[number].text)
-        number += 1
-    if at:
-        piece = pieces[number]
-        rest = Piece(piece.text[at:], piece.block, piece.start + at, piece.pad, piece.via)
-        piece.text = piece.text[:at]
-        number += 1
-        pieces.insert(number, rest)
-    pieces.insert(number, Piece(line, pieces[0].block, -1, "", None))
+    while at >= (size := len(pieces[number].text)) and number < len(pieces) - 1:
+        at, number = at - size, number + 1
+    piece = pieces[number]
+    rest = Piece(piece.text[at:], piece.block, piece.start + at, piece.pad, piece.via)
+    piece.text = piece.text[:at]
+    pieces[number + 1 : number + 1] = [Piece(line, pieces[0].block, -1, "", None), rest]
 
 
 def text_of(pieces: Iterable[Piece]) -> str:
@@ -156,21 +160,24 @@ def expand(book: Book, target: str, *, bare: bool = False) -> str:
     return text_of(target_pieces(book, target, bare=bare))
 
 
-def origins(pieces: Iterable[Piece]) -> list[tuple[Block, int]]:
-    """(block, chapter line) of every generated line: where the first thing on it, white space aside, comes from."""
-    found: list[tuple[Block, int]] = []
-    certain = True  # whether the last line in `found` has a thing on it
-    fresh = True
+def rows_of(pieces: Iterable[Piece]) -> list[Row]:
+    """Every generated line, with the piece and the chapter line of the first thing on it, white space aside."""
+    rows, text, first = list[Row](), "", None
     for piece in pieces:
-        line, parts = line_of(piece.block, piece.start), piece.text.split("\n")
-        for number, part in enumerate(parts):
-            fresh = fresh or number > 0
-            if fresh and (part or number < len(parts) - 1):  # or else the line has not begun yet
-                found.append((piece.block, line + number))
-                certain, fresh = bool(part.strip()), False
-            elif not certain and part.strip():
-                found[-1], certain = (piece.block, line + number), True
-    return found
+        line = line_of(piece.block, piece.start)
+        for number, part in enumerate(re.findall("[^\n]*\n|[^\n]+", piece.text), line):
+            if first is None or not text.strip() and part.strip():
+                first = piece, number
+            text += part
+            if part[-1] == "\n":
+                rows.append(Row(text[:-1], *first))
+                text, first = "", None
+    return rows
+
+
+def origins(pieces: Iterable[Piece]) -> list[tuple[Block, int]]:
+    """(block, chapter line) of every generated line."""
+    return [(row.piece.block, row.line) for row in rows_of(pieces)]
 
 
 def line_map(book: Book, target: str, *, bare: bool = False) -> list[tuple[str, int]]:

@@ -5,9 +5,16 @@ from __future__ import annotations
 
 import re
 from collections import namedtuple
+from collections.abc import Iterable
 
 TAB_STOP = 4
 Diagnostic = namedtuple("Diagnostic", "path line message")
+
+
+def told(diagnostics: Iterable[Diagnostic], kind: str = "") -> list[str]:
+    return [f"{path}:{line}: {kind}{message}" for path, line, message in diagnostics]
+
+
 FRONT_MATTER = (  # of a page or a chapter
     r"(---|\+\+\+)[ \t]*\n(?=\s*(?:#.*\n\s*)*[\w\"'][\w\"'. -]*[:=])(?:.*\n)*?(?:\1|\.\.\.)[ \t]*\n"
 )
@@ -62,7 +69,7 @@ def scan(chapter: Chapter) -> None:
     text, find = chapter.text, chapter.text.find
     position = counted = 0  # looked at up to here; the line that `line` counts begins there
     line, last_end = 1, 0  # where the last block that was kept ended
-    header = re.match(FRONT_MATTER, text)
+    header = re.match(FRONT_MATTER, text) if text[:3] in ("---", "+++") else None
     ticks, tildes, comment = find("```"), find("~~~"), find("<!--", header.end() if header else 0)
     while True:
         ticks = find("```", position) if 0 <= ticks < position else ticks
@@ -98,19 +105,18 @@ def scan(chapter: Chapter) -> None:
             continue
         close, end = find_close(text, stop, prefix, fence)
         if close < 0:
-            wrong = f"fence is not closed: no line of {fence} follows that ends it"
-            block.error(wrong + ended_early(block))
+            block.error(f"fence is not closed: no line of {fence} follows that ends it")
             continue
         body = text[stop + 1 : close]
         if fence in body and (swallowed := opener_within(body, prefix, fence)) >= 0:
             position = stop + 1 + swallowed
             other = line + text.count("\n", start, position)
-            wrong = f"fence is not closed before another block opens in line {other}"
-            block.error(wrong + ended_early(block))
+            block.error(f"fence is not closed before another block opens in line {other}")
             continue
         if wrong:
             block.error(wrong)
-        check_kept(block, info, text[last_end : last_end + 2])
+        if not block.name:
+            check_kept(block, info, text[last_end : last_end + 2])
         line += text.count("\n", counted, close)
         block.end_line, counted = line, close
         block.body = strip_prefix(body, prefix) if prefix else body
@@ -122,22 +128,13 @@ def check_kept(block: Block, info: str, behind: str) -> None:
     """Warn where a block is probably not what its author wanted; `behind` the last one, two characters."""
     if "file" in info and "{" not in info and re.search(r"(?:^|[\s(\[])file\s*=", info):
         block.warn("file= outside of {...} is not read; write {file=...}")
-    if not block.prefix and behind.strip() and (early := ended_early(block)):
-        block.warn("this fence opens a block of its own" + early)
-
-
-def ended_early(block: Block) -> str:
-    """What to add to a message about a bare fence that may be the true end of the block before it."""
     last = block.chapter.blocks[-1] if block.chapter.blocks else block
-    is_bare = (block.language, block.classes, block.name, block.attributes) == NOTHING
-    is_tangled = last.name or last.file or last.patch
-    if not is_bare or not is_tangled or block.fence[0] != last.fence[0]:
-        return ""
-    longer = last.fence[0] * (max(len(last.fence), len(block.fence)) + 1)
-    return (
-        f"; the block of line {last.line} ended in line {last.end_line}: "
-        f"if that fence is part of its text, open and close the block with {longer}"
-    )
+    if behind.strip() and not info.strip() and (last.name or last.file or last.patch):
+        if not block.prefix and block.fence[0] == last.fence[0]:
+            wrong = (
+                f"this fence opens a block right behind the one that ended in line {last.end_line}"
+            )
+            block.warn(f"{wrong}: if that fence is part of its text, make those around it longer")
 
 
 def find_close(text: str, stop: int, prefix: str, fence: str) -> tuple[int, int]:
@@ -146,14 +143,14 @@ def find_close(text: str, stop: int, prefix: str, fence: str) -> tuple[int, int]
     end = at + len(fence)
     if at > 0 and not prefix and text[at - 1] == "\n" and text[end : end + 1] in "\n":
         return at, end  # as nearly every block ends
-    depth, width = prefix.count(">"), columns(strip_quotes(spaces_for(prefix)))
+    depth, width = prefix.count(">"), width_of(prefix)
     while at >= 0:
         start, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
         end = len(text) if end < 0 else end
         before, rest = text[start:at], text[at:end].rstrip(" \t")
         is_fence = not rest.strip(fence[0]) and not before.strip(" \t>")
         if is_fence and before.count(">") == depth:
-            if -TAB_STOP < columns(strip_quotes(before)) - width < TAB_STOP:
+            if -TAB_STOP < width_of(before) - width < TAB_STOP:
                 rows, in_quote = text[stop + 1 : start].split("\n")[:-1], quote_marks(depth)
                 return (start, end) if not depth or all(map(in_quote.match, rows)) else (-1, -1)
         at = text.find(fence, end)
@@ -163,9 +160,8 @@ def find_close(text: str, stop: int, prefix: str, fence: str) -> tuple[int, int]
 def opener_within(body: str, prefix: str, fence: str) -> int:
     """Where in `body` a tangled block opens with a fence as strong as the one around it; -1 if nowhere."""
     opener = re.compile(rf"^([ \t>]*){fence}+[^\n`]*$", re.MULTILINE)
-    width = columns(strip_quotes(spaces_for(prefix)))
     for match in opener.finditer(body):
-        as_deep = columns(strip_quotes(match[1])) < width + TAB_STOP
+        as_deep = width_of(match[1]) < width_of(prefix) + TAB_STOP
         if as_deep and re.search(MEANT_FOR_US, match[0]):
             return match.start()
     return -1
@@ -180,21 +176,16 @@ def quote_marks(depth: int) -> re.Pattern[str]:
     return re.compile(rf"(?:[ \t]*> ?){{{depth}}}")
 
 
-def columns(space: str, start: int = 0) -> int:
-    """The column reached after `space`, read from column `start`, with a tab stop every four columns."""
-    for character in space:
-        start = start + TAB_STOP - start % TAB_STOP if character == "\t" else start + 1
-    return start
+def columns(space: str) -> int:
+    """The column reached after `space`, with a tab stop every four columns."""
+    return len(space.expandtabs(TAB_STOP))
 
 
 def strip_columns(line: str, count: int) -> str:
     """`line` without its first `count` columns of white space; a tab that is cut leaves its rest as spaces."""
-    column = 0
-    for index, character in enumerate(line):
-        if column >= count or character not in " \t":
-            return " " * (column - count) + line[index:]
-        column = columns(character, column)
-    return " " * (column - count)
+    space = line[: len(line) - len(line.lstrip(" \t"))]
+    cut = next((k for k in range(len(space)) if columns(space[:k]) >= count), len(space))
+    return " " * (columns(space[:cut]) - count) + line[cut:]
 
 
 def spaces_for(prefix: str) -> str:
@@ -202,15 +193,15 @@ def spaces_for(prefix: str) -> str:
     return re.sub(r"[^\s>]", " ", prefix)
 
 
-def strip_quotes(prefix: str) -> str:
-    """`prefix` behind its last quote mark and the one space that belongs to the mark."""
-    _, mark, inner = prefix.rpartition(">")
-    return inner[1:] if mark and inner[:1] == " " else inner
+def width_of(prefix: str) -> int:
+    """The columns between the last quote mark of `prefix`, with the one space that belongs to it, and its end."""
+    _, mark, inner = spaces_for(prefix).rpartition(">")
+    return columns(inner[1:] if mark and inner[:1] == " " else inner)
 
 
 def strip_prefix(body: str, prefix: str) -> str:
     """`body` without quote marks and without the columns before the fence."""
-    in_quote, width = quote_marks(prefix.count(">")), columns(strip_quotes(spaces_for(prefix)))
+    in_quote, width = quote_marks(prefix.count(">")), width_of(prefix)
     rows = [in_quote.sub("", row, count=1) for row in body.split("\n")[:-1]]
     return "".join(strip_columns(row, width) + "\n" for row in rows)
 
@@ -265,7 +256,7 @@ def after_comment(chapter: Chapter, at: int, since: int) -> int:
 
 def behind_container(text: str, prefix: str) -> str:
     """What of `text`, which begins behind `prefix`, is not in the same quote and list item any more."""
-    in_quote, width = quote_marks(prefix.count(">")), columns(strip_quotes(spaces_for(prefix)))
+    in_quote, width = quote_marks(prefix.count(">")), width_of(prefix)
     rows = text.split("\n")
     for number, row in enumerate(rows[1:], 1):
         inner = in_quote.sub("", row, count=1).expandtabs(TAB_STOP)
@@ -301,9 +292,10 @@ def parse_info(info: str) -> Says:
     """
     if simple := SIMPLE.fullmatch(info):
         language, cls, name, file = simple.groups()
-        classes = [cls] if cls and (language or cls == "append") else []
-        language = language or ("" if classes else cls) or ""
-        return language, classes, name, {"file": file} if file else {}
+        attributes = {"file": file} if file else {}
+        if cls and (language or cls == "append"):
+            return language, [cls], name, attributes
+        return language or cls or "", [], name, attributes
     outer = re.match(r"\s*([^\s{}]*)\s*\{(.*)\}\s*\Z", info)
     meant = re.search(MEANT_FOR_US, info)
     if outer is None:
@@ -313,7 +305,7 @@ def parse_info(info: str) -> Says:
             )
         return (info.replace("{", " ").split() or [""])[0], [], None, {}
     language, inside = outer.groups()
-    classes, name, attributes, at, token = [], None, dict[str, str](), 0, ""
+    classes, name, attributes, at = list[str](), None, dict[str, str](), 0
     while inside[at:].strip():
         found = re.compile(ATTRIBUTE).match(inside, at)
         if found is None:
@@ -324,9 +316,11 @@ def parse_info(info: str) -> Says:
                 f"cannot read attributes from {rest!r} on; wanted #name, .class, key=value"
             )
         at, kind = found.end(), str(found.lastgroup)
-        last, token = token, "".join(found[0].split())
-        if meant and kind not in ("double", "single"):
-            half_read(last, token)
+        if meant and is_half_read(
+            kind, found["key"], found[kind], is_first=not (name or classes or attributes)
+        ):
+            wrong = "is not what it looks like; blanks separate #name, .class and key=value, and quotes are straight"
+            raise ValueError(f"{found[0].strip()} {wrong}")
         if kind == "id":
             if name is not None:
                 raise ValueError(f"two names, #{name} and #{found['id']}; a block has one")
@@ -346,21 +340,15 @@ def parse_info(info: str) -> Says:
     return language, classes, name, attributes
 
 
-OURS = r"(?:file|patch|mode|header)"
-HALF_READ = {  # two tokens, of which the second was meant otherwise than it reads: why
-    r"\S* .*[\u2018-\u201f].*": "has curly quotes; write straight ones",
-    rf"\S* (?:.*[,;]|(?:#|{OURS}=)[^,;]*[,;](?:[#.]|\w+=).*)": "has a comma or semicolon; blanks separate attributes",
-    rf"\S* {OURS}:.*": "has a colon; write key=value",
-    rf"\S* {OURS}=(?:{OURS}?=.*|.*=)": "has two =; is a value missing?",
-    rf"(?:#|{OURS}=[^\"'])\S* [^#.=][^=]*": "is no #name, .class or key=value; a name has no blanks, a path with blanks is quoted",
-}
+OURS = ("file", "patch", "mode", "header")
 
 
-def half_read(last: str, token: str) -> None:
-    """Raise ValueError for a token of the braces that was meant otherwise than it reads behind the `last` one."""
-    for pattern, why in HALF_READ.items():
-        if re.fullmatch(pattern, f"{last} {token}"):
-            raise ValueError(f"{token} {why}")
+def is_half_read(kind: str, key: str | None, value: str, is_first: bool) -> bool:
+    """Whether a token of the braces was meant otherwise than it reads. A word alone is a language, and comes first."""
+    if kind == "word":
+        return not is_first or not re.fullmatch(r"[\w+-]+", value)
+    odd = "[,;=\u2018-\u201f]" if key in OURS else "[,;]$|[\u2018-\u201f]"
+    return kind in ("plain", "cls") and re.search(odd, value) is not None
 
 
 def normal(name: str) -> str:

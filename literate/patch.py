@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from literate.book import LARGEST_FILE, Book, Item, nearest, reached, split_items
-from literate.expand import expand, target_pieces, text_of
+from literate.book import Book, Item, nearest, reached, split_items
+from literate.expand import target_pieces, text_of
 from literate.markdown import NOTHING, Block, normal
 
 
@@ -21,8 +21,6 @@ def hunks(block: Block) -> list[tuple[str, str]]:
     for number, line in enumerate([*block.body.split("\n")[:-1], "@@"], 1):
         sign, text = line[:1], line[1:] + "\n"
         if sign == "@":
-            if old == new and old:
-                raise Misfit(block, "patch changes nothing: no line of it begins with - or +")
             found += [(old, new)] if old != new else []
             old = new = ""
         elif sign not in ("", " ", "-", "+"):
@@ -32,25 +30,25 @@ def hunks(block: Block) -> list[tuple[str, str]]:
             old += text if sign != "+" else ""
             new += text if sign != "-" else ""
     if not found:
-        raise Misfit(block, "patch is empty")
+        raise Misfit(block, "patch changes nothing: no line of it begins with - or +")
     return found
 
 
-def patched(book: Book, blocks: list[Block]) -> dict[str, Block]:
-    """chunk -> one block with its text after the patches. Raises Misfit at one that does not fit."""
-    found: dict[str, Block] = {}
+def patched(book: Book, blocks: list[Block]) -> dict[str, list[Item]]:
+    """chunk -> its items after the patches. Raises Misfit at one that does not fit."""
+    texts: dict[str, str] = {}
     for block in blocks:
         chunk = normal(block.patch or "")
         if chunk not in book.chunks:
             wrong = f"patch of chunk {chunk!r}, which is undefined{nearest(book, chunk)}"
             raise Misfit(block, wrong)
-        first = book.chunks[chunk][0]
-        text = "".join(part.body for part in book.chunks[chunk])
-        text = found[chunk].body if chunk in found else text
+        text = texts.get(chunk, "".join(part.body for part in book.chunks[chunk]))
         for old, new in hunks(block):
             text = replace_once(block, text, old, new)
-        found[chunk] = Block(first.chapter, first.line, first.prefix, first.fence, NOTHING, text)
-    return found
+        texts[chunk] = text
+    firsts = {chunk: book.chunks[chunk][0] for chunk in texts}
+    changed = {c: Block(b.chapter, b.line, "", "", NOTHING, texts[c]) for c, b in firsts.items()}
+    return {chunk: split_items(block, book.chunks) for chunk, block in changed.items()}
 
 
 def replace_once(block: Block, text: str, old: str, new: str) -> str:
@@ -69,48 +67,28 @@ def replace_once(block: Block, text: str, old: str, new: str) -> str:
 def check_variants(book: Book) -> None:
     """Every patch fits its chunk, and brings in no undefined reference and no cycle."""
     for blocks in book.variants.values():
-        files = [block for block in blocks if block.file is not None]
-        for block in files[1:]:
-            if block.file != files[0].file:
-                block.error(f"this variant already goes to {files[0].file!r} at {files[0]}")
         try:
-            changed = patched_items(book, blocks)
+            changed = patched(book, blocks)
         except Misfit as misfit:
             block, wrong = misfit.args
             block.error(wrong)
             continue
         for chunk, items in changed.items():
             for name in [item[3] for item in items if item[3] is not None]:
-                if wrong := bad_reference(book, book.items | changed, chunk, name):
-                    blocks[0].error(f"patch refers to chunk {name!r}, {wrong}")
-
-
-def patched_items(book: Book, blocks: list[Block]) -> dict[str, list[Item]]:
-    return {c: split_items(block, book.chunks) for c, block in patched(book, blocks).items()}
-
-
-def bad_reference(book: Book, items: Mapping[str, list[Item]], chunk: str, name: str) -> str:
-    if name not in book.chunks:
-        return f"which is undefined{nearest(book, name)}"
-    return f"which contains {chunk!r}: a cycle" if chunk in reached(items, [name]) else ""
+                if name not in book.chunks:
+                    blocks[0].error(f"patch refers to {name!r}, which is undefined")
+                elif chunk in reached(book.items | changed, [name]):
+                    blocks[0].error(f"patch refers to {name!r}, which contains {chunk!r}: a cycle")
 
 
 def variant_diff(
-    book: Book, blocks: list[Block], bare: bool, cache: dict[str, tuple[str, set[Block]]]
+    book: Book, blocks: list[Block], bare: bool, within: Mapping[str, tuple[str, set[Block]]]
 ) -> str:
-    """The unified diff, over every target they are in, that the patches of one variant make.
-
-    `cache` (target -> text and blocks) saves work from one variant to the next.
-    """
-    changed = patched_items(book, blocks)
+    """The unified diff that the patches of one variant make, over every target `within` which they are: text, blocks."""
+    changed, out = patched(book, blocks), list[str]()
     touched = {block for chunk in changed for block in book.chunks[chunk]}
-    out = []
-    for target in book.targets:
-        if target not in cache:
-            pieces = target_pieces(book, target, bare=bare)
-            cache[target] = text_of(pieces), {piece.block for piece in pieces}
-        text, within = cache[target]
-        if not touched.isdisjoint(within):
+    for target, (text, parts) in within.items():
+        if not touched.isdisjoint(parts):
             pieces = target_pieces(book, target, bare=bare, items={**book.items, **changed})
             out += unified(text, text_of(pieces), f"a/{target}", f"b/{target}")
     return "".join(out)
@@ -161,17 +139,16 @@ def unified(before: str, after: str, old_name: str, new_name: str) -> list[str]:
 def products(book: Book, *, bare: bool = False) -> dict[str, str]:
     """path -> text of all that a book without errors makes: targets, and the diffs of variants that name a file.
 
-    Adds an error for a variant that changes no file, or makes one larger than LARGEST_FILE.
+    Adds an error for a variant that changes no file. Raises OverflowError for a file larger than LARGEST_FILE.
     """
-    made = {target: expand(book, target, bare=bare) for target in book.targets}
-    cache: dict[str, tuple[str, set[Block]]] = {}
-    for path, blocks in book.diffs.items():
+    made, within, diffs = dict[str, str](), dict[str, tuple[str, set[Block]]](), book.diffs
+    for target in book.targets:
+        pieces = target_pieces(book, target, bare=bare)
+        made[target] = text_of(pieces)
+        within[target] = made[target], {piece.block for piece in pieces} if diffs else set()
+    for path, blocks in diffs.items():
         block = next(block for block in blocks if block.file == path)
-        try:
-            made[path] = variant_diff(book, blocks, bare, cache)
-        except OverflowError:
-            block.error(f"patch makes a file larger than {LARGEST_FILE >> 20} MiB")
-            continue
+        made[path] = variant_diff(book, blocks, bare, within)
         if not made[path]:
             block.error(f"patch of {block.patch!r} changes no file that the book makes")
     return made

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from posixpath import normpath
 
 from literate.book import Book, check_collisions, check_references, read_mode, wrong_path
@@ -19,35 +18,36 @@ Source = str | os.PathLike[str]
 def find_chapters(sources: Iterable[Source]) -> list[tuple[str, str]]:
     """(path, name in the book) of every Markdown file in the sources, each a folder or a file, in book order; once.
 
-    Hidden folders and `node_modules` are left out. Raises FileNotFoundError for a source that does not exist, and
-    ValueError for a file that is not Markdown.
+    What is hidden and `node_modules` are left out. Raises OSError for a source that does not exist or is
+    no Markdown, and for a folder that cannot be listed.
     """
-    found = []
+    found = dict[str, tuple[str, str]]()
     for source in [os.fspath(source) for source in sources]:
         if os.path.isdir(source):
-            names = [place[len(source) :].strip(os.sep).split(os.sep) for place in walk(source)]
-            found += [(os.path.join(source, *parts), "/".join(parts)) for parts in sorted(names)]
-        elif not os.path.exists(source):
+            home, names = source, sorted(walk(source))
+        elif not os.path.exists(source) or not source.endswith(MARKDOWN):
             raise FileNotFoundError(source)
-        elif source.endswith(MARKDOWN):
-            found.append((source, os.path.basename(source)))
         else:
-            raise ValueError(f"{source} is no chapter (*.md); name the book's folder, or nothing")
-    once = dict[str, tuple[str, str]]()
-    for place in found:
-        once.setdefault(os.path.realpath(place[0]), place)
-    return [*once.values()]
+            home, names = os.path.dirname(source), [[os.path.basename(source)]]
+        real = os.path.realpath(home)
+        for parts in names:
+            path, place = os.path.join(home, *parts), os.path.join(real, *parts)
+            place = os.path.realpath(path) if os.path.islink(path) else place
+            found.setdefault(place, (path, "/".join(parts)))
+    return [*found.values()]
 
 
-def walk(folder: str, lost: Callable[[OSError], object] | None = None) -> Iterable[str]:
-    """The Markdown files in a folder at any depth; `lost` is called for what cannot be looked at."""
-    for inside, folders, names in os.walk(folder, onerror=lost):
+def walk(folder: str) -> Iterable[list[str]]:
+    """The Markdown files in a folder at any depth, each as the parts of its path."""
+
+    def stop(error: OSError) -> None:
+        raise error
+
+    for inside, folders, names in os.walk(folder, onerror=stop):
         folders[:] = [name for name in folders if name[0] != "." and name != "node_modules"]
-        for place in [os.path.join(inside, name) for name in names if name.endswith(MARKDOWN)]:
-            if os.path.isfile(place):
-                yield place
-            elif lost:
-                lost(OSError(0, "is no file", place))
+        parts = inside[len(folder) :].strip(os.sep).split(os.sep)
+        within = parts if parts[0] else []
+        yield from ([*within, n] for n in names if n[0] != "." and n.endswith(MARKDOWN))
 
 
 def read_chapter(path: str, name: str) -> tuple[Chapter, bool]:
@@ -56,11 +56,7 @@ def read_chapter(path: str, name: str) -> tuple[Chapter, bool]:
     try:
         with open(path, "rb", buffering=0) as file:
             data = file.read().removeprefix(b"\xef\xbb\xbf")
-        text = data.decode().replace("\r\n", "\n")
-        chapter = Chapter(path, name, text)
-        if "\r" in text and "\n" not in text:
-            chapter.error(1, "ends its lines with CR alone; save it with LF")
-        return chapter, True
+        return Chapter(path, name, data.decode().replace("\r\n", "\n")), True
     except OSError as error:
         wrong = f"cannot be read: {error.strerror}"
     except UnicodeDecodeError as error:
@@ -103,8 +99,6 @@ def link(book: Book, *, join: bool = False) -> None:
         for block in chapter.blocks:
             if len(block.attributes) > (block.file is not None):
                 check_attributes(block, join)
-            if "|" in block.body[:3] and block.file is None and re.match(CELL_OPTION, block.body):
-                block.warn("#| file: is not read; write {file=PATH} behind the fence")
             if block.file is not None:
                 if wrong := wrong_path(block.file):
                     block.error(f"target {block.file!r} {wrong}")
@@ -136,22 +130,21 @@ def link(book: Book, *, join: bool = False) -> None:
         if len(book.chunks[name]) > 1 and not join:
             check_continued(book, block, name)
     for name, blocks in book.chunks.items():
-        if all("append" in block.classes for block in blocks) and any(b.name for b in blocks):
-            blocks[0].error(f".append, but no block defines {name!r} to append to")
+        if "append" in blocks[0].classes and all("append" in block.classes for block in blocks):
+            if any(block.name for block in blocks):
+                blocks[0].error(f".append, but no block defines {name!r} to append to")
     check_collisions(book)
-    check_references(book, join)
+    check_references(book)
     check_variants(book)
 
 
-CELL_OPTION = r"(?:\S{1,2}\|.*\n)*?\S{1,2}\| *file(?:name)?\s*:"  # of Quarto
-SYNONYMS = "filename filepath file-name file-path file_name file_path path tangle target".split()
-OUTPUTS = ("output", "dest", "out")  # of a path; output=false is somebody else's
+SYNONYMS = (
+    "fil files filename filepath file-name file-path file_name file_path path tangle target".split()
+)
 
 
 def check_attributes(block: Block, join: bool) -> None:
     """Tell of attributes that are nearly `file=`, `patch=` or `mode=` where these are missing, or that do nothing."""
-    from difflib import SequenceMatcher
-
     tell = block.warn if join else block.error
     for key, value in block.attributes.items():
         word = key.lower()
@@ -159,9 +152,8 @@ def check_attributes(block: Block, join: bool) -> None:
             wrong = f"{key}= without file= sets nothing; write it where file= is"
             (tell if block.name else block.warn)(wrong)
         for ours in {"file", "patch", "mode"} - block.attributes.keys():
-            alike = SequenceMatcher(None, word, ours).ratio() > 0.85 or sorted(word) == sorted(ours)
-            typo = alike and word[0] == ours[0] and word not in ("path", "model")
-            if typo or ours == "file" and (word in SYNONYMS or word in OUTPUTS and "." in value):
+            typo = word[0] == ours[0] and set(word) == set(ours)  # letters swapped or doubled
+            if typo or ours == "file" and word in SYNONYMS:
                 tell(f"{key}= is no attribute of a block; write {ours}={value}")
 
 

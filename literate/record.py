@@ -24,17 +24,15 @@ def digest(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-def load_record(root: str) -> tuple[dict[str, Entry], str]:
+def load_record(root: str) -> tuple[dict[str, Entry], bool]:
     """path -> (hashes that tangling may have left there, mode it was given or None, chapters it was made from); and
-    whether the record is "missing", "damaged" or "whole". Read line by line, so that one with a merge's conflict marks
-    tells both sides."""
-    entries: dict[str, Entry] = {}
-    state = "whole"
+    whether the record is damaged. Read line by line, so that one with a merge's conflict marks tells both sides."""
+    entries, damaged = dict[str, Entry](), False
     try:
         with open(os.path.join(root, RECORD), encoding="utf-8", errors="replace") as file:
             lines = file.read().split("\n")
     except FileNotFoundError:
-        return entries, "missing"
+        return entries, False
     for line in lines:
         match = re.fullmatch(ROW, line)
         path = re.sub(r"\\(.)", r"\1", match[1]) if match else ""
@@ -44,9 +42,9 @@ def load_record(root: str) -> tuple[dict[str, Entry], str]:
             chapters = dict.fromkeys([*filter(None, origin), *other.chapters])
             mode = int(match[3], 8) if match[3] else None
             entries[path] = Entry((*match[2].split(), *other.hashes), mode, tuple(chapters))
-        elif line.strip() not in ("", "{", "}"):
-            state = "damaged"
-    return entries, state
+        else:
+            damaged = damaged or line.strip() not in ("", "{", "}")
+    return entries, damaged
 
 
 def record_text(entries: dict[str, Entry]) -> str:
@@ -55,8 +53,8 @@ def record_text(entries: dict[str, Entry]) -> str:
         value = " ".join(dict.fromkeys(hashes))
         value += "" if mode is None else f" mode={mode:03o}"
         value += f" from {', '.join(chapters)}" if chapters else ""
-        path, value = (re.sub(r'(["\\])', r"\\\1", text) for text in (path, value))
-        rows.append(f'"{path}": "{value}"')
+        row = f"{path}\0{value}".replace("\\", "\\\\").replace('"', '\\"')
+        rows.append('"' + row.replace("\0", '": "') + '"')
     return "{\n" + ",\n".join(rows) + "\n}\n"
 
 

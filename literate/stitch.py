@@ -5,33 +5,35 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from literate.book import RECORD, Book
-from literate.carry import Carrier, Edit, Refused
+from literate.book import RECORD, REFERENCE, Book
 from literate.disk import Change
-from literate.expand import expand, target_pieces
+from literate.expand import Row, expand, rows_of, target_pieces
 from literate.header import header
-from literate.markdown import Block, Diagnostic, normal, spaces_for
+from literate.markdown import Block, normal, spaces_for, told
 from literate.patch import opcodes, products, unified
 from literate.read import add_chapter, link
 from literate.record import MEND_LINE_ENDS, Entry, digest, read_bytes
-from literate.terminal import told
-from literate.where import lines_from
 
 
-class Stitched(NamedTuple):
-    chapters: dict[str, Change]
-    carried: dict[str, bytes]
-    warnings: list[Diagnostic]
+class Edit(NamedTuple):
+    block: Block
+    start: int
+    stop: int
+    lines: list[str]
+    place: str
+
+
+class Refused(Exception):
+    """An edit that cannot be carried back; the message says where and why."""
 
 
 def stitch(
     book: Book, root: str, known: dict[str, Entry], *, bare: bool = False, force: bool = False
-) -> Stitched:
-    """The chapters that edits of targets change, by path; the targets' bytes that are in them then; and warnings.
+) -> tuple[dict[str, Change], dict[str, bytes]]:
+    """The changes of chapters that edits of targets make, and the targets' bytes that are in them then; both by path.
 
     Tangling these chapters reproduces every edited file to the byte, but for its end, which is one newline, and the
     header line, which tangling puts where it belongs. Otherwise raises Refused with all the reasons. `known` is the
@@ -48,19 +50,12 @@ def stitch(
                 edits += Carrier(book, target).edits(edited[target])
         except Refused as reason:
             reasons.append(str(reason))
-    for path, blocks in book.diffs.items():
-        data = read_bytes(os.path.join(root, path))
-        if path in known and data is not None and digest(data) not in known[path].hashes:
-            patch = next(block for block in blocks if block.file == path)
-            reasons.append(
-                f"{path}: is the diff that the patch at {patch} makes; edit that block instead"
-            )
     if reasons:
         raise Refused("\n".join(reasons))
     changes = merged(edits)
-    chapters = edited_chapters(changes | patch_edits(book, changes))
-    warnings = check_stitched(book, chapters, edited, edits, bare)
-    return Stitched(chapters, carried, warnings)
+    chapters = edited_chapters(changes | followed(book, changes))
+    check_stitched(book, chapters, edited)
+    return chapters, carried
 
 
 def edited_bytes(
@@ -76,16 +71,8 @@ def edited_bytes(
     if force or digest(wanted.encode()) in hashes:
         return data
     chapter = book.chunks[book.targets[target]][0].chapter.path
-    why = "edited, and its chapter changed too since it was tangled"
-    way_out = "undo one of the two, or let `tangle.py stitch --force` make the chapter agree with the file"
-    if not hashes:
-        why = "the record does not know what was tangled there, so the chapter may be the newer one"
-        way_out = (
-            f"bring {RECORD} back if it was lost, or let `tangle.py --force` take the chapter,"
-        )
-        way_out += (
-            " or `tangle.py stitch --force` the file, which undoes in the chapter what differs"
-        )
+    why = "edited, and the record does not know what its chapter makes of it now"
+    way_out = f"undo one of the two, bring {RECORD} back if it was lost, or let `tangle.py --force` take the chapter or `tangle.py stitch --force` the file"
     names = f"{chapter}, as it is now", f"{target}, as it is now"
     both = "".join(unified(wanted, data.decode("utf-8", "replace"), *names))
     raise Refused(f"{target}: {why}; {way_out}:\n{both}")
@@ -98,75 +85,153 @@ def edited_text(book: Book, target: str, data: bytes, bare: bool) -> str:
     except UnicodeDecodeError as error:
         wrong = f"is not UTF-8 at byte {error.start}, as chapters are; mend it there"
         raise Refused(f"{target}: {wrong}") from None
-    if "\r\n" in text and "\r\n" not in expand(book, target, bare=True):
+    made = expand(book, target, bare=True)
+    if "\r\n" in text and "\r\n" not in made:
         raise Refused(f"{target}: has CRLF line ends, and tangling writes LF; {MEND_LINE_ENDS}")
-    text = text if bare else without_header(book, target, text + "\n")
-    return text.rstrip("\n") + "\n" if text.strip("\n") else ""
-
-
-def without_header(book: Book, target: str, text: str) -> str:
-    """`text` without the line that tangling puts in. Raises Refused if that line was edited or deleted."""
-    _, line = header(target, book.chunks[book.targets[target]], "\n")
-    bare, there = expand(book, target, bare=True), re.compile(f"^{re.escape(line)}", re.MULTILINE)
-    if line and len(there.findall(text)) > len(there.findall(bare)):
-        return there.sub("", text, count=1)
-    if text.strip("\n") and expand(book, target) != bare:
+    text = text.rstrip("\n") + "\n"
+    _, line = ("", "") if bare else header(target, book.chunks[book.targets[target]], "\n")
+    without = re.sub(f"^{re.escape(line)}", "", text, count=1, flags=re.MULTILINE)
+    if without == text and text.strip("\n") and not bare and expand(book, target) != made:
         wrong = "the header line is written by tangling and cannot be edited; put it back"
         raise Refused(f"{target}: {wrong}: {line.strip()}")
-    return text
+    return without if without.strip("\n") else ""
+
+
+class Carrier:
+    """Turns the changed lines of one generated file into edits of the bodies they came from."""
+
+    def __init__(self, book: Book, target: str):
+        self.book, self.target = book, target
+        self.rows = rows_of(target_pieces(book, target, bare=True))
+        self.bodies = {
+            block: block.body.split("\n") for block in {r.piece.block for r in self.rows}
+        }
+        self.found: list[Edit] = []
+
+    def edits(self, text: str) -> list[Edit]:
+        old, new = [row.text for row in self.rows], text.split("\n")[:-1]
+        for tag, i1, i2, j1, j2 in opcodes(old, new):
+            if tag == "insert":
+                self.insert(i1, new[j1:j2], j1 + 1)
+            elif tag != "equal":
+                number = j1 + 1
+                for index, lines in enumerate(shared_out(old[i1:i2], new[j1:j2]), i1):
+                    self.replace(index, lines, number)
+                    number += len(lines)
+        return self.found
+
+    def replace(self, index: int, lines: list[str], number: int) -> None:
+        """The line at `index` became `lines`, of which the first is line `number` of the edited file."""
+        text, piece, place = self.rows[index]
+        line = place - piece.block.line - 1
+        code = [k for k, new in enumerate(lines) if new.strip()]
+        if code and text.strip():
+            self.insert(index, lines[: code[0]], number)
+            self.insert(index + 1, lines[code[-1] + 1 :], number + code[-1] + 1)
+            lines, number = lines[code[0] : code[-1] + 1], number + code[0]
+        if lines == [text]:
+            return
+        source = re.sub(rf"\\(?={REFERENCE.pattern})", "", self.bodies[piece.block][line])
+        if text.strip() and text != piece.pad + source:
+            wrong = f"this line is put together around a reference inside of {piece.block.chapter.path}:{place}"
+            raise Refused(f"{self.target}:{number}: {wrong}; change it in the chapter")
+        self.add(piece.block, line, line + 1, lines, piece.pad, number)
+
+    def insert(self, index: int, lines: list[str], number: int) -> None:
+        """New lines: blank ones go to the block that refers to what is on both sides, others to the nearest block."""
+        if not lines:
+            return
+        before = trail(self.rows[index - 1]) if index else []
+        after = trail(self.rows[index]) if index < len(self.rows) else []
+        while before and after and before[0][:2] == after[0][:2]:
+            del before[0], after[0]
+        code = [line for line in lines if line.strip()]
+        outwards = -1 if code else 1
+        homes = [(block, line + 1, pad) for block, line, pad in before[::outwards]]
+        homes += after[::outwards]
+        homes = homes or [(self.book.chunks[self.book.targets[self.target]][0], 0, "")]
+        fitting = (home for home in homes if all(line.startswith(home[2]) for line in code))
+        block, line, pad = next(fitting, homes[0])
+        self.add(block, line, line, lines, pad, number)
+
+    def add(
+        self, block: Block, start: int, stop: int, lines: list[str], pad: str, number: int
+    ) -> None:
+        for at, line in enumerate(lines, number):
+            if line.strip() and not line.startswith(pad):
+                wrong = f"does not begin with {pad!r}, as the reference that brings in the block at {block} does"
+                raise Refused(
+                    f"{self.target}:{at}: {wrong}; begin it so, or move it in the chapter"
+                )
+        body = [escaped(line[len(pad) :] if line.strip() else line, self.book) for line in lines]
+        self.found.append(Edit(block, start, stop, body, f"{self.target}:{number}"))
+
+
+def trail(row: Row) -> list[tuple[Block, int, str]]:
+    """(block, body line, pad) of every reference that a line came through, from the outermost, and its own."""
+    block, via = row.piece.block, row.piece.via
+    found = [(block, row.line - block.line - 1, row.piece.pad)]
+    while via is not None:
+        found.append((via.block, via.block.body.count("\n", 0, via.start), via.pad))
+        via = via.via
+    return found[::-1]
+
+
+def escaped(line: str, book: Book) -> str:
+    """`line` as a body writes it: what would be taken for a reference, or for an escaped one, gets a backslash."""
+
+    def mark(match: re.Match[str]) -> str:
+        escaped_already = line[match.start() - 1 : match.start()] == "\\"
+        means_more = escaped_already or line.strip() == match[0] or normal(match[1]) in book.chunks
+        return "\\" + match[0] if means_more else match[0]
+
+    return REFERENCE.sub(mark, line) if "<<" in line else line
+
+
+def shared_out(old: list[str], new: list[str]) -> list[list[str]]:
+    """For each old line, the new ones that it became."""
+    becomes: list[list[str]] = [[] for _ in old]
+    pairs = [("", 0, len(old), 0, len(old))]
+    if len(old) != len(new):
+        pairs = opcodes([*map(letters, old)], [*map(letters, new)])
+    for _, i1, i2, j1, j2 in pairs:
+        for j in range(j1, j2):
+            becomes[min(i1 + j - j1, max(i2 - 1, i1 - 1, 0))].append(new[j])
+    return becomes
+
+
+def letters(line: str) -> str:
+    """What a formatter leaves of a line."""
+    return re.sub(r"\W+", "", line) or line.strip()
 
 
 def merged(edits: list[Edit]) -> dict[Block, list[Edit]]:
     """block -> its edits in order, the same edit of a shared chunk once. Raises Refused when two of them disagree."""
-    found: dict[Block, dict[tuple[int, int, Sequence[str]], Edit]] = {}
+    found: dict[Block, dict[tuple[int, int], Edit]] = {}
     for edit in edits:
-        found.setdefault(edit.block, {}).setdefault(edit[1:4], edit)
-    ordered = {b: sorted(found[b].values(), key=lambda edit: edit[1:3]) for b in found}
-    for block, in_order in ordered.items():
-        for one, two in pairwise(in_order):
-            if two.start < one.stop or one[1:3] == two[1:3]:
-                both = [f"  {e.place}: {' / '.join(e.lines) or '(nothing)'}" for e in (one, two)]
-                place = f"{block.chapter.path}:{block.line + 1 + two.start}"
-                wrong = "conflict: two edits want different things here; make them the same:"
-                raise Refused("\n".join([f"{place}: {wrong}", *both]))
-    return ordered
+        other = found.setdefault(edit.block, {}).setdefault(edit[1:3], edit)
+        if other.lines != edit.lines:
+            both = [f"  {e.place}: {' / '.join(e.lines) or '(nothing)'}" for e in (other, edit)]
+            place = f"{edit.block.chapter.path}:{edit.block.line + 1 + edit.start}"
+            wrong = "conflict: two edits want different things here; make them the same:"
+            raise Refused("\n".join([f"{place}: {wrong}", *both]))
+    return {block: [found[block][span] for span in sorted(found[block])] for block in found}
 
 
-def patch_edits(book: Book, changes: dict[Block, list[Edit]]) -> dict[Block, list[Edit]]:
-    """What patches have to become so that their context and - lines fit the edited chunks."""
+def followed(book: Book, changes: dict[Block, list[Edit]]) -> dict[Block, list[Edit]]:
+    """What patches become when the lines that they show, as context or with a -, are replaced as in their chunks."""
     found: dict[Block, list[Edit]] = {}
     for patch in [patch for patches in book.variants.values() for patch in patches]:
-        lines, becomes, behind = list[str](), dict[int, Sequence[str]](), dict[int, Sequence[str]]()
-        parts = book.chunks[normal(patch.patch or "")]
-        for part in parts if not changes.keys().isdisjoint(parts) else ():
-            for edit in changes.get(part, ()):
-                first = len(lines) + edit.start
-                if edit.start == edit.stop:
-                    behind[first - 1] = edit.lines
-                else:
-                    becomes[first] = edit.lines
-            lines += part.body.split("\n")[:-1]
-        body = patch.body.split("\n")[:-1]
-        shown = [
-            k for k, row in enumerate(body) if row[:1] not in ("+", "@")
-        ]  # rows with a line of the chunk
-        same = [code for code in opcodes(lines, [body[k][1:] for k in shown]) if code[0] == "equal"]
-        at = {shown[j1 + k]: i1 + k for _, i1, i2, j1, _ in same for k in range(i2 - i1)}
-        new: list[str] = []
-        for number, row in enumerate(body):
-            line, sign = at.get(number, -1), row[:1]
-            new += [signed(sign, text) for text in becomes[line]] if line in becomes else [row]
-            following = next((k for k in shown if k > number), -1)
-            if line in behind and at.get(following) == line + 1:
-                sign = "-" if sign == body[following][:1] == "-" else " "
-                new += [signed(sign, text) for text in behind[line]]
-        if new != body:
-            found[patch] = [Edit(patch, 0, len(body), new, str(patch))]
+        becomes, old, new = dict[str, list[str]](), patch.body.split("\n")[:-1], list[str]()
+        for part in book.chunks[normal(patch.patch or "")]:
+            rows = part.body.split("\n")
+            becomes |= {rows[e.start]: e.lines for e in changes.get(part, ()) if e.start < e.stop}
+        for row in old:
+            sign, lines = row[:1], becomes.get(row[1:]) if row[:1] in ("", " ", "-") else None
+            new += [row] if lines is None else [(sign or " ") + line for line in lines]
+        if new != old:
+            found[patch] = [Edit(patch, 0, len(old), new, str(patch))]
     return found
-
-
-def signed(sign: str, line: str) -> str:
-    return (sign or " ") + line if line or sign == "-" else ""
 
 
 def edited_chapters(edits: dict[Block, list[Edit]]) -> dict[str, Change]:
@@ -218,70 +283,23 @@ def plain_text(data: bytes) -> str:
     return data.decode("utf-8-sig").replace("\r\n", "\n")
 
 
-def tangled_again(
-    book: Book, chapters: dict[str, Change], bare: bool
-) -> tuple[Book, dict[str, str]]:
-    """The book with some chapters changed, and what it makes; nothing if it has errors."""
+def check_stitched(book: Book, chapters: dict[str, Change], edited: dict[str, str]) -> None:
+    """Tangle the new chapters in memory. Raises Refused unless every edited file comes out as the person left it."""
     again = Book()
     for chapter in book.chapters:
         change = chapters.get(chapter.path)
         text = plain_text(change.new or b"") if change else chapter.text
         add_chapter(again, chapter.path, chapter.name, text)
     link(again, join=book.join)
-    return again, {} if again.errors else products(again, bare=bare)
-
-
-def used_twice(book: Book, edits: list[Edit], bare: bool) -> str:
-    """What to say of the first edited chapter line that several generated lines are made of."""
-    pieces = {target: target_pieces(book, target, bare=bare) for target in book.targets}
-    for block, start, *_ in edits:
-        line = min(block.line + 1 + start, block.end_line - 1)
-        uses = [f"{t}:{n}" for t in pieces for n in lines_from(pieces[t], block.chapter, line)]
-        if len(uses) > 1:
-            place = f"{block.chapter.path}:{line}"
-            return f"{place} is used in several places, {', '.join(uses)}; edit them alike"
-    return "white space that tangling does not keep"
-
-
-def check_stitched(
-    book: Book, chapters: dict[str, Change], edited: dict[str, str], edits: list[Edit], bare: bool
-) -> list[Diagnostic]:
-    """Tangle the new chapters in memory: every edited file has to come out as the person left it. Returns warnings."""
-    again, made = tangled_again(book, chapters, True)
+    made = {} if again.errors else products(again, bare=True)
     if again.errors:
         wrong = "these edits would break the book; mend the chapters first:"
         raise Refused("\n  ".join([wrong, *told(again.errors)]))
     for target, text in edited.items():
-        if made.get(target) != text:
+        if made[target] != text:
             names = f"{target}, as edited", f"{target}, as its chapters would make it"
-            left = "".join(unified(text, made.get(target, ""), *names))
-            wrong = f"the edit cannot be carried back ({used_twice(book, edits, bare)}); make it in the chapter"
-            raise Refused(f"{target}: {wrong}:\n{left}")
-    warnings = []
-    for before, after in zip(book.chapters, again.chapters):
-        for old, new in zip(before.blocks, after.blocks):
-            gone = set(old.body.split("\n")) - set(new.body.split("\n"))
-            if old.patch is not None and any(row[:1] == "-" for row in gone):
-                wrong = (
-                    "the - lines of this patch were edited with their chunk; look at its + lines"
-                )
-                warnings.append(Diagnostic(new.chapter.path, new.line, wrong))
-    return warnings
-
-
-def halves(
-    book: Book, root: str, known: dict[str, Entry], chapters: dict[str, Change], bare: bool
-) -> dict[str, Entry]:
-    """The record, which also knows what files would be made if a run were killed between two of these chapters.
-
-    The next stitch then sees that the chapters changed by its own hand, and goes on with the rest.
-    """
-    entries, done = dict(known), dict[str, Change]()
-    for path in list(chapters)[:-1]:
-        done[path] = chapters[path]
-        for target, text in tangled_again(book, done, bare)[1].items():
-            on_disk, entry = read_bytes(os.path.join(root, target)), entries.get(target)
-            if entry and on_disk != text.encode():
-                hashes = (*entry.hashes, digest(text.encode()))
-                entries[target] = entry._replace(hashes=hashes)
-    return entries
+            left = "".join(unified(text, made[target], *names))
+            way_out = (
+                "if a chunk of it is used in several places, edit them alike, or edit the chapter"
+            )
+            raise Refused(f"{target}: the edit cannot be carried back; {way_out}:\n{left}")

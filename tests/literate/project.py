@@ -5,6 +5,7 @@ import contextlib
 import io
 import shutil
 import stat
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -98,13 +99,40 @@ def two_files(folder: Path) -> Project:
     return project
 
 
-def errors(project: Project, *arguments: str) -> list[str]:
-    """What a run that has to refuse the book, and to change nothing, says is wrong with it."""
+def watch(project: Project, steps: Iterable[Callable[[], object]], *arguments: str) -> Run:
+    """Run a command with `--watch`; it looks, a step is done, it looks again. The last step is Ctrl-C."""
+    todo = iter(steps)
+
+    def sleep(_seconds: float) -> None:
+        step = next(todo, None)
+        if step is None:
+            raise KeyboardInterrupt
+        step()
+
+    with mock.patch("time.sleep", sleep):
+        run = project.run(*arguments, "--watch", "--bare")
+    assert run.status == 130
+    return run
+
+
+def at_rest(steps: Iterable[Callable[[], object]]) -> list[Callable[[], object]]:
+    """Each step, and then none for one look."""
+    return [rest for step in steps for rest in (step, lambda: None)]
+
+
+def refused(project: Project, *arguments: str) -> str:
+    """What a run says that has to refuse its work, and to change nothing."""
     before = project.snapshot()
-    run = project.run("--bare", *arguments)
+    run = project.run(*arguments)
     assert run.status == 1, run
     assert project.snapshot() == before
-    told = [line for line in run.err.splitlines() if ": warning: " not in line]
+    return run.out + run.err
+
+
+def errors(project: Project, *arguments: str) -> list[str]:
+    """What a run that has to refuse the book says is wrong with it."""
+    every = refused(project, "--bare", *arguments).splitlines()
+    told = [line for line in every if ": warning: " not in line]
     assert told.pop() == f"tangle: {len(told)} error{'s'[: len(told) > 1]}; nothing written"
     return told
 

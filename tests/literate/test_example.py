@@ -12,7 +12,6 @@ import literate.expand
 import literate.markdown
 import literate.patch
 import literate.read
-import literate.terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 (CHAPTER,) = literate.read.read_book([ROOT / "book/workshop/literate.md"]).chapters
@@ -61,6 +60,6 @@ def test_the_errors_of_an_example_are_told_as_printed(
     example: literate.markdown.Block, printed_rows: literate.markdown.Block, tmp_path: Path
 ) -> None:
     book = book_of(example, tmp_path)
-    rows = literate.terminal.told(book.errors) + literate.terminal.told(book.warnings, "warning: ")
+    rows = literate.markdown.told(book.errors) + literate.markdown.told(book.warnings, "warning: ")
     folder = f"{tmp_path / 'book'}{os.sep}"
     assert [row.removeprefix(folder) for row in rows] == printed_rows.body.splitlines()

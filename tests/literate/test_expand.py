@@ -12,9 +12,20 @@ import literate.read
 from tests.literate.project import Project, block, chunk, errors, target
 
 HASH, SLASH, STAR, XML = "# {}\n", "// {}\n", "/* {} */\n", "<!-- {} -->\n"
+PLAIN = {  # header -> targets that begin with it
+    HASH: "a.py a.pyi a.toml x/Makefile Dockerfile .gitignore a.sed",
+    SLASH: "a.c a.rs",
+    STAR: "a.css",
+    XML: "a.html",
+    "-- {}\n": "a.sql a.lua",
+    "; {}\n": "a.ini",
+    ";; {}\n": "a.el",
+    "% {}\n": "a.tex",
+    "! {}\n": "a.f90",
+    "(* {} *)\n": "a.ml",
+    "": "a.s a.S a.asm a.pl a.v a.cls a.bib a.zzz a.json a.txt LICENSE a.patch",
+}
 HEADERS = [  # target, what has to stay in front, header, the rest
-    ("a.py", "", HASH, "x\n"),
-    ("a.pyi", "", HASH, "x\n"),
     ("a.py", "", HASH, '"""Text."""\n'),
     ("a.py", "", HASH, "# a comment\nx\n"),
     ("a.py", "", HASH, "---\n---\n"),
@@ -25,36 +36,20 @@ HEADERS = [  # target, what has to stay in front, header, the rest
     ("a.py", "# ---\n# jupyter:\n#   kernel: x\n# ---\n", HASH, "\n# %%\nx\n"),
     ("a.py", "#!/bin/sh\n# ---\n# a: b\n# ---\n", HASH, "x\n"),
     ("a.py", "", HASH, "# ---\nx\n"),
-    ("a.sh", "#!/bin/sh\n", HASH, "x\n"),
-    ("a.toml", "", HASH, "x = 1\n"),
     ("a.yaml", "", HASH, "---\na: 1\n---\nb: 1\n"),
-    ("x/Makefile", "", HASH, "all:\n"),
-    ("Dockerfile", "", HASH, "FROM x\n"),
     ("Dockerfile", "# syntax=docker/dockerfile:1\n# escape=`\n", HASH, "FROM x\n"),
-    (".gitignore", "", HASH, "x\n"),
-    ("a.c", "", SLASH, "x\n"),
     ("a.js", "#!/usr/bin/env node\n", SLASH, "x\n"),
-    ("a.rs", "", SLASH, "x\n"),
-    ("a.css", "", STAR, "a {}\n"),
     ("a.css", '@charset "utf-8";\n', STAR, "a {}\n"),
-    ("a.html", "", XML, "<p>\n"),
     ("a.html", "<!DOCTYPE html>\n", XML, "<html>\n"),
-    ("a.html", "<!doctype html>\n", XML, "<html>\n"),
     ("a.html", '<!DOCTYPE html PUBLIC "x"\n  "y">\n', XML, "<html>\n"),
     ("a.xml", '<?xml version="1.0"?>\n', XML, "<a/>\n"),
-    ("a.svg", '<?xml version="1.0"?>\n', XML, "<svg/>\n"),
     ("a.md", "---\ntitle: x\n---\n", XML, "# T\n"),
-    ("a.sql", "", "-- {}\n", "x\n"),
-    ("a.lua", "", "-- {}\n", "x\n"),
-    ("a.ini", "", "; {}\n", "x\n"),
-    ("a.el", "", ";; {}\n", "x\n"),
     ("a.el", "", "", ";;; a.el --- text  -*- lexical-binding: t; -*-\nx\n"),
     ("a.el", "#!/usr/bin/emacs --script\n", "", ";; -*- lexical-binding: t -*-\n"),
     ("a.h", "", "", "// -*- C++ -*-\nx\n"),
     ("a.h", "", SLASH, "#include <x>\n"),
     ("a.rs", "", SLASH, "//! x\n"),
     ("a.sed", "", "", "#n\np\n"),
-    ("a.sed", "", HASH, "p\n"),
     ("a.zsh", "", "", "#compdef a\nx\n"),
     ("a.zsh", "", "", "#autoload\nx\n"),
     ("a.yaml", "", "", "#cloud-config\na: 1\n"),
@@ -65,18 +60,8 @@ HEADERS = [  # target, what has to stay in front, header, the rest
     ("a.ts", '<?xml version="1.0"?>\n', "", "<TS/>\n"),
     ("a.md", "", "", "title: x\n\n# T\n"),
     ("a.md", "+++\ntitle = 1\n+++\n", XML, "# T\n"),
-    *[
-        (f"a.{ending}", "", "", "x\n")
-        for ending in ["s", "S", "asm", "pl", "v", "cls", "bib", "zzz"]
-    ],
-    ("a.tex", "", "% {}\n", "x\n"),
-    ("a.f90", "", "! {}\n", "x\n"),
-    ("a.ml", "", "(* {} *)\n", "x\n"),
-    ("a.json", "", "", "{}\n"),
-    ("a.txt", "", "", "x\n"),
-    ("LICENSE", "", "", "x\n"),
-    ("a.patch", "", "", "x\n"),
     ("bin/go", "#!/bin/sh\n", "", "x\n"),
+    *[(path, "", style, "x\n") for style, paths in PLAIN.items() for path in paths.split()],
 ]
 
 
@@ -223,11 +208,11 @@ MISFITS = {
     "second hunk": ("-y = x + 1\n@@\n-nothing\n", "does not fit"),
     "no context": ("+new\n", "patch has no line of context"),
     "no change": (" y = x + 1\n", "patch changes nothing"),
-    "empty": ("", "patch is empty"),
+    "empty": ("", "patch changes nothing"),
     "no sign": ("y = x + 1\n", "line 1 of the patch begins with 'y'; wanted a space, - or +"),
     "undefined": (
         "-return z\n+<<bodi>>\n",
-        "chunk 'bodi', which is undefined; did you mean 'body'?",
+        "patch refers to 'bodi', which is undefined",
     ),
     "itself": ("-return z\n+<<body>>\n", "which contains 'body': a cycle"),
     "a circle": ("-return z\n+<<other>>\n", "which contains 'body': a cycle"),
@@ -258,17 +243,11 @@ def test_a_circle_through_two_patches_of_one_variant(tmp_path):
         (patch("-1\n", "patch=a file=s") * 2, 5, "target 's' is claimed at book/ch.md:"),
         (patch("-1\n", "patch=a file=f"), 1, "target 'f' is claimed at book/ch.md:"),
         (patch("-1\n", "patch=a file=../s"), 1, "target '../s' is outside"),
-        (
-            patch("-1\n+3\n", "#v patch=a file=s") + patch("-2\n", "#v patch=b file=t"),
-            6,
-            "this variant already goes to 's'",
-        ),
-        (patch("-1\n+" + "x" * 2**20 + "\n" + "+<<b>>\n" * 70, "patch=a file=s"), 1, "larger than"),
     ],
 )
 def test_errors_of_variants(patches, line, message, tmp_path):
     program = target("f", "<<a>>\n<<b>>\n") + chunk("unused", "1\n")
-    program += chunk("a", "1\n") + chunk("b", "2\n" * (2**19 if "larger" in message else 1))
+    program += chunk("a", "1\n") + chunk("b", "2\n")
     run = Project(tmp_path, patches + program).run()
     assert run.status == 1
     told = re.findall(rf"^book/ch\.md:{line}: .*", run.err, re.MULTILINE)
