@@ -288,7 +288,7 @@ def build(name, workspace):
     module, *tests = (workspace / path for path in chapter.files)
     assert module.is_file(), f"ol start {name} made no stub"
     shutil.copy(chapter.reference, module)
-    sample = Path(__file__).parent / "ol_sample"
+    sample = Path(__file__).parents[1] / "ol/sample"
     for folder in tests:
         shutil.copytree(sample / folder.relative_to(workspace), folder, dirs_exist_ok=True)
 

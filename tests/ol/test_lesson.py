@@ -15,8 +15,8 @@ import pytest
 
 from ol.registry import ROOT, find
 
-SAMPLE = Path(__file__).parent / "ol_sample"
-WEAK = Path(__file__).parent / "ol_weak"
+SAMPLE = Path(__file__).parent / "sample"
+WEAK = Path(__file__).parent / "weak"
 
 
 @pytest.fixture
