@@ -11,21 +11,15 @@ import psutil
 import pytest
 
 from ol import classroom, cli, keeper
-from ol.registry import ROOT, find
+from ol.registry import ROOT, Refusal, find
 from ol.sandbox import Limits
 
 L53 = find("L5.3")
 HANG = "import time\n\n\ndef test_a():\n    time.sleep(1000)\n"
 
 
-def submit(folder, name, text):
-    path = folder / name / "python/tests/l5-3-mha/test_mha.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-
-
 @pytest.fixture
-def submissions(tmp_path):
+def submissions(tmp_path, submit):
     """Four that are quick, and one that hangs."""
     folder = tmp_path / "a class"
     for i in range(4):
@@ -37,19 +31,9 @@ def submissions(tmp_path):
 def start(folder, scratch, *words):
     """A run in a process of its own; what it says of its progress can be read."""
     scratch.mkdir(exist_ok=True)
+    words = ["grade", str(folder), "--points", "0:100", "--jobs", "2", *words]
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "ol",
-            "grade",
-            str(folder),
-            "--points",
-            "0:100",
-            "--jobs",
-            "2",
-            *words,
-        ],
+        [sys.executable, "-m", "ol", *words],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,13 +51,7 @@ def journal(folder):
 
 @pytest.mark.parametrize(
     ("kind", "after", "status"),
-    [
-        ("SIGINT", 1, 130),
-        ("SIGTERM", 4, 143),
-        ("SIGHUP", 2, 129),
-        ("SIGKILL", 1, -9),
-        ("SIGKILL", 4, -9),
-    ],
+    [("SIGINT", 1, 130), ("SIGTERM", 4, 143), ("SIGHUP", 2, 129), ("SIGKILL", 1, -9)],
 )
 @pytest.mark.slow
 def test_a_signal_loses_nothing_and_leaves_nothing(submissions, tmp_path, kind, after, status):
@@ -105,17 +83,9 @@ def test_a_signal_loses_nothing_and_leaves_nothing(submissions, tmp_path, kind, 
 @pytest.fixture
 def told(monkeypatch):
     """Orders are not carried out but collected."""
-    orders = []
-    answer = {
-        "module": {"state": "missed", "passed": ["a"], "count": 1, "messages": {}, "detail": ""}
-    }
-
-    def grade(order):
-        orders.append(order)
-        return dict(orders.answer)
-
-    orders = type("Orders", (list,), {"answer": answer})()
-    monkeypatch.setattr(keeper, "grade", grade)
+    facts = {"state": "missed", "passed": ["a"], "count": 1, "messages": {}, "detail": ""}
+    orders = type("Orders", (list,), {"answer": {"module": facts}})()
+    monkeypatch.setattr(keeper, "grade", lambda order: orders.append(order) or dict(orders.answer))
     return orders
 
 
@@ -146,27 +116,20 @@ def test_only_what_has_changed_is_graded_again(tmp_path, told, monkeypatch):
     assert len(told) == 9
 
 
-def test_what_was_stopped_is_tried_again_with_other_limits(tmp_path, told):
+def test_what_was_stopped_or_lost_is_tried_again(tmp_path, told):
     module(tmp_path, "ada", "x = 1")
     told.answer = {"stopped": "more than 3 s"}
-    for _ in range(2):
-        assert run(tmp_path, limits=Limits(seconds=3)).status == 0
-    assert len(told) == 1
-    run(tmp_path, limits=Limits(seconds=4))
-    assert len(told) == 2
-
-
-def test_what_was_lost_is_not_kept(tmp_path, told):
-    module(tmp_path, "ada", "x = 1")
-    told.answer = {"lost": "the scheduler is gone"}
-    for count in (1, 2):
-        answer = run(tmp_path)
-        assert answer.status == 1
-        assert answer.data["submissions"][0]["state"] == "not graded"
+    for seconds, count in ((3, 1), (3, 1), (4, 2)):  # under other limits only
+        assert run(tmp_path, limits=Limits(seconds=seconds)).status == 0
         assert len(told) == count
+    told.answer = {"lost": "the scheduler is gone"}
+    for count in (3, 4):
+        answer = run(tmp_path, limits=Limits(seconds=5))
+        assert (answer.status, len(told)) == (1, count)
+        assert answer.data["submissions"][0]["state"] == "not graded"
 
 
-def test_a_damaged_journal_is_worked_out_again(tmp_path, told):
+def test_a_journal_that_is_damaged_or_cannot_be_written_costs_no_row(tmp_path, told):
     module(tmp_path, "ada", "x = 1")
     run(tmp_path)
     (path,) = (tmp_path / classroom.JOURNAL).iterdir()
@@ -174,14 +137,11 @@ def test_a_damaged_journal_is_worked_out_again(tmp_path, told):
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
         assert run(tmp_path).data["passed"] == 1
         assert len(told) == count
-
-
-def test_a_journal_that_cannot_be_written_does_not_end_the_run(tmp_path, told):
-    module(tmp_path, "ada", "x = 1")
-    (tmp_path / classroom.JOURNAL).write_text("")
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.write_text("")
     answer = run(tmp_path)
-    assert answer.status == 1
-    assert answer.data["passed"] == 1
+    assert (answer.status, answer.data["passed"]) == (1, 1)
     assert "not kept" in answer.data["unwritten"][0]
 
 
@@ -308,6 +268,13 @@ def lose(submissions, tmp_path, monkeypatch):
             return classroom.grade_class(submissions, points=(0.0, 100.0), dask=where, **wishes)
 
     return grade
+
+
+@pytest.mark.slow
+def test_no_cluster_is_said(submissions):
+    for address in ("tcp://127.0.0.1:1", "nonsense"):
+        with pytest.raises(Refusal, match=f"no cluster at {address}"):
+            classroom.grade_class(submissions, dask=address)
 
 
 @pytest.mark.slow

@@ -10,9 +10,9 @@ import pytest
 from weave.model.imports import ROOMS, imports, modules, room_of
 
 ROOT = Path(__file__).resolve().parents[2]
-BUDGET = {"literate": 2330, "weave": 4200, "ol": 3860}  # lines that are not blank
+BUDGET = {"literate": 2330, "weave": 4200, "ol": 3370}  # lines that are not blank
 TESTS = ["literate/*.py", "weave/*.py", "ol/*.py", "workshop/test_c*.py"]
-BUDGET_OF_TESTS = 9800  # of the tools
+BUDGET_OF_TESTS = 9430  # of the tools
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 60
 
 
