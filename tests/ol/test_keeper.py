@@ -1,11 +1,14 @@
 # Tangled from book/workshop/ol-class-tests.md
 """Runs that are interrupted, killed and repeated, and clusters that are lost."""
 
+import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tomllib
 
 import psutil
 import pytest
@@ -237,10 +240,23 @@ def test_workflow_is_printed(capsys):
 
     assert cli.main(["grade", "--workflow"]) == 0
     text = capsys.readouterr().out
-    assert "ol grade . --one --chapter L5.3" in text
     made = yaml.safe_load(text)
     assert made["name"] == "Autograding Tests"
     assert list(made["jobs"]) == ["run-autograding-tests"]
+    install, *_, last = [
+        step["run"]
+        for step in made["jobs"]["run-autograding-tests"]["steps"]
+        if "pip" in step.get("run", "") or "ol grade" in step.get("run", "")
+    ]
+    assert last == "ol grade . --one --chapter L5.3"  # and no grade that was kept
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    there = {re.split(r"\W", name)[0] for name in extra["learn"]} | {"numpy", "tinyllm"}
+    assert "tinyllm-book[learn]==" in install
+    tree = ast.parse(L53.course_tests.read_bytes())
+    wanted = {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    wanted |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    lacking = {name.partition(".")[0] for name in wanted} - there - set(sys.stdlib_module_names)
+    assert lacking <= set(install.split())
     assert cli.main(["grade"]) == 2
 
 
