@@ -334,7 +334,8 @@ def test_weights_can_be_differentiated():
     packed = np.concatenate([mha.q_proj.weight.grad, mha.k_proj.weight.grad])
     for x, y in ((q.grad, tq.grad), (kv.grad, tkv.grad), (packed, theirs.in_proj_weight.grad[:16])):
         np.testing.assert_allclose(x, y.numpy(), rtol=1e-12, atol=1e-12)
-    assert mha.v_proj.weight.grad is None
+    unused = mha.v_proj.weight.grad
+    assert unused is None or not unused.any()
 
 
 def test_split_and_merge_layout():
