@@ -352,6 +352,8 @@ def test_split_and_merge_layout():
         np.testing.assert_array_equal(split[:, h], x[:, :, 4 * h : 4 * h + 4])
     np.testing.assert_array_equal(mha.merge_heads(mha.split_heads(Tensor(x))).data, x)
     assert np.shares_memory(mha.split_heads(Tensor(x)).data, x)  # no copy
+    packed = mha.split_heads(Tensor(np.concatenate([x, 2 * x], axis=-1))).data
+    np.testing.assert_array_equal(packed, np.concatenate([split, 2 * split], axis=1))
 
 
 def test_heads_are_independent():
@@ -790,6 +792,11 @@ def test_parameter_names_shapes_and_init():
     for path in PATHS.values():
         assert (path(bare, zero, zero).data == 0).all()
         assert not (path(mha, zero, zero).data == 0).any()
+
+
+def test_repr_shows_sizes_and_dropout():
+    said = repr(MultiHeadAttention(12, 3, dropout=0.25)).partition("\n")[0]
+    assert all(word in said for word in ("12", "3", "0.25"))
 
 
 def test_load_packed_in_proj():
