@@ -47,19 +47,24 @@ def restrict(limits: Mapping[str, Any]) -> None:
         _give_up_rights(limits["user"])
         if pid := os.fork():
             _wait(pid)
+    if limits["apart"]:  # else the user's other processes would count
+        limit(NPROC=limits["processes"])
+    limit(FSIZE=limits["disk"] << 20, DATA=limits["memory"] << 20, CORE=0, NOFILE=1024)
+
+
+def limit(**most: int) -> None:
+    """Limit what this process and its children may use, by resource, where the system can do that."""
     with contextlib.suppress(ImportError):  # not a Unix: only what is watched from outside
         import resource
 
-        kept = {"FSIZE": limits["disk"] << 20, "DATA": limits["memory"] << 20}
-        kept |= {"CORE": 0, "NOFILE": 1024}
-        if limits["apart"]:  # else the user's other processes would count
-            kept["NPROC"] = limits["processes"]
-        for name, value in kept.items():
+        for name, value in most.items():
             with contextlib.suppress(AttributeError, ValueError, OSError):
                 kind = getattr(resource, f"RLIMIT_{name}")
                 hard = resource.getrlimit(kind)[1]
                 top = value if hard == resource.RLIM_INFINITY else min(value, hard)
-                resource.setrlimit(kind, (top, top))
+                resource.setrlimit(
+                    kind, (top, hard if name == "CPU" else top)
+                )  # a signal tells why
 
 
 def _give_up_rights(user: int) -> None:

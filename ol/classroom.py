@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,18 @@ def graded_chapter(name: str | None) -> Chapter:
     return graded[0] if name is None else find(name)
 
 
-def workflow(chapter_name: str | None) -> Answer:
+def command(folder: Path | None, chapter_name: str | None, workflow: bool, **how: Any) -> Answer:
+    """`ol grade`; among the wishes are the limits, None where the usual one will do."""
+    if workflow:
+        return workflow_for(chapter_name)
+    if folder is None:
+        raise Refusal("which folder? ol grade DIR", 2)
+    wanted = {limit.name: how.pop(limit.name) for limit in fields(Limits)}
+    limits = Limits(**{name: value for name, value in wanted.items() if value is not None})
+    return grade_class(folder, chapter_name, limits=limits, **how)
+
+
+def workflow_for(chapter_name: str | None) -> Answer:
     """A workflow file for a class's repositories."""
     from tinyllm import __version__
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if signal.getsignal(kind) is signal.SIG_DFL and current_thread() is main_thread():
             signal.signal(kind, _leave)
     try:
-        answer: Answer = options.run(options)
+        answer = _answer(options)
     except Refusal as error:
         answer = Answer(error.status, [f"ol: {error}"], {"refused": str(error), **error.data})
     except OSError as error:  # a disk that is full, a folder that may not be written to
@@ -42,12 +43,38 @@ def _leave(number: int, _: object) -> None:
     raise SystemExit(128 + number)
 
 
+def _answer(options: argparse.Namespace) -> Answer:
+    """Call the function of a command, with what it takes and the options that are its own."""
+    wishes = dict(vars(options))
+    module, name = wishes.pop("call").split(".")
+    common = {word: wishes.pop(word) for word in ("workspace", "json", "command")}
+    wishes |= {word: common[word] for word in wishes.pop("takes").split()}
+    if "workspace" in wishes:
+        workspace = wishes["workspace"] = Workspace.around(common["workspace"])
+        if "chapter" in wishes:
+            needed = options.call != "lesson.command"
+            wishes["chapter"] = _chapter(workspace, options.chapter, needed)
+        if wishes.pop("ref_deps", False):
+            workspace.set_ref_deps()
+    function = getattr(importlib.import_module(f"ol.{module}"), name)
+    answer: Answer = function(**wishes)
+    return answer
+
+
+def _chapter(workspace: Workspace, name: str | None, needed: bool) -> Chapter | None:
+    """The chapter that was named, or whose folder this is. Refusal if one is needed and it is not clear."""
+    found = [find(name)] if name is not None else workspace.here(Path.cwd())
+    if len(found) != 1 and needed:
+        names = " or ".join(chapter.id for chapter in found) or "this is no chapter's folder"
+        raise Refusal(f"which chapter? {names}", 2)
+    return found[0] if len(found) == 1 else None
+
+
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """The options of a command line; `command` is what stands after --."""
-    words = ["run", "--", *words] if words[:1] == ["python"] else [*words, "--"]
-    at = words.index("--")
-    command = words[at + 1 :] if words[-1] != "--" else words[at + 1 : -1]
-    return parser().parse_args(words[:at], argparse.Namespace(command=command))
+    words = ["run", "--", *words] if words[:1] == ["python"] else [*words]
+    at = words.index("--") if "--" in words else len(words)
+    return parser().parse_args(words[:at], argparse.Namespace(command=words[at + 1 :]))
 
 
 EXAMPLES = """\
@@ -67,20 +94,13 @@ exit status: 0 done, 1 not yet, 2 wrong use
 """
 
 
-PYTEST = {  # what is handed on to pytest
-    "-x": "end at the first test that fails",
-    "-v": "a line for each test",
-    "--pdb": "the debugger where a test fails",
-}
-
-
 def parser() -> argparse.ArgumentParser:
     """The command line's grammar."""
     common = _common(default=argparse.SUPPRESS)  # what was given before the command stays
-    deps = argparse.ArgumentParser(add_help=False)
+    deps, verify, chapter = (argparse.ArgumentParser(add_help=False) for _ in range(3))
     said = "take the book's chapters where yours are not built"
     deps.add_argument("--ref-deps", action="store_true", help=said)
-    chapter = argparse.ArgumentParser(add_help=False)
+    verify.add_argument("--verify", action="store_true", help="take no grade that was kept")
     chapter.add_argument("chapter", nargs="?", help="L5.3, for example; needless in its folder")
 
     top = argparse.ArgumentParser(
@@ -91,39 +111,42 @@ def parser() -> argparse.ArgumentParser:
         parents=[_common()],
     )
     top.add_argument("--version", action="version", version=f"tinyllm-book {tinyllm.__version__}")
-    top.set_defaults(run=_status)
+    top.set_defaults(call="status.status", takes="workspace")
     verbs = top.add_subparsers(title="commands", metavar="COMMAND")
 
-    def verb(name: str, run: object, words: str, *parents: Any) -> argparse.ArgumentParser:
+    def verb(
+        name: str, call: str, words: str, *parents: Any, takes: str = "workspace"
+    ) -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=words, description=words, parents=[*parents, common])
-        made.set_defaults(run=run)
+        made.set_defaults(call=call, takes=takes)
         return made
 
-    _verbs(verb, chapter, deps)
-    return top
-
-
-def _verbs(verb: Callable[..., argparse.ArgumentParser], chapter: Any, deps: Any) -> None:
-    verb("status", _status, "the map: what is built, begun, ready, blocked; the next step")
-    start = verb("start", _start, "a stub and a test file; never over your work", deps)
+    verb("status", "status.status", "the map: what is built, begun, ready, blocked; the next step")
+    start = verb("start", "start.start", "a stub and a test file; never over your work", deps)
     start.add_argument("chapter", help="L5.3, for example")
-    start.add_argument("--reset", action="store_true", help="begin again; the old files are kept")
-    tests = verb("tests", _tests, "the course's tests against your module", chapter, deps)
+    said = "the course's tests against your module"
+    tests = verb("tests", "lesson.tests", said, chapter, deps, takes="workspace json command")
     tests.add_argument("--watch", action="store_true", help="run again at each save")
     tests.add_argument("-k", metavar="WORDS", help="only tests with these in their names")
-    for option, said in PYTEST.items():
-        tests.add_argument(option, action="store_true", help=said)
-    check = verb("check", _check, "the course's tests, then the grade of yours", chapter, deps)
-    check.add_argument("--verify", action="store_true", help="take no grade that was kept")
-    mutate = verb("mutate", _mutate, "the grade of your tests in full", chapter, deps)
+    for option, said in (
+        ("-x", "end at the first test that fails"),
+        ("-v", "a line for each test"),
+        ("--pdb", "the debugger where a test fails"),
+    ):
+        tests.add_argument(option, action="append_const", const=option, dest="options", help=said)
+    said = "the course's tests, then the grade of yours"
+    verb("check", "check.check", said, chapter, deps, verify, takes="workspace json")
+    mutate = verb(
+        "mutate", "check.mutate", "the grade of your tests in full", chapter, deps, verify
+    )
     mutate.add_argument("--hint", metavar="MUTANT", help="a little more about one mutant each time")
-    mutate.add_argument("--fresh", action="store_true", help="run it even if nothing has changed")
-    diff = verb("diff", _diff, "your module beside the book's, after passing", chapter)
-    diff.add_argument("--spoil", action="store_true", help="before passing, too")
-    verb("run", _run, "a command with your modules: ol run L5.3 -- python x.py", chapter)
-    verb("python", _run, "short for ol run -- python")
-    verb("doctor", _doctor, "what is installed, what is missing")
+    verb("diff", "compare.diff", "your module beside the book's, after passing", chapter)
+    said = "a command with your modules: ol run L5.3 -- python x.py"
+    verb("run", "lesson.command", said, chapter, takes="workspace command")
+    verb("python", "lesson.command", "short for ol run -- python")
+    verb("doctor", "doctor.doctor", "what is installed, what is missing")
     _for_teachers(verb)
+    return top
 
 
 def _common(**default: Any) -> argparse.ArgumentParser:
@@ -136,88 +159,17 @@ def _common(**default: Any) -> argparse.ArgumentParser:
     return made
 
 
-def _workspace(options: argparse.Namespace) -> tuple[Workspace, Chapter]:
-    workspace = Workspace.around(options.workspace)
-    if options.chapter is not None:
-        return workspace, find(options.chapter)
-    found = workspace.here(Path.cwd())
-    if len(found) != 1:
-        names = " or ".join(chapter.id for chapter in found) or "this is no chapter's folder"
-        raise Refusal(f"which chapter? {names}", 2)
-    return workspace, found[0]
-
-
-def _status(options: argparse.Namespace) -> Answer:
-    from ol.status import status
-
-    return status(Workspace.around(options.workspace))
-
-
-def _start(options: argparse.Namespace) -> Answer:
-    from ol.start import start
-
-    return start(*_workspace(options), options.ref_deps, options.reset)
-
-
-def _tests(options: argparse.Namespace) -> Answer:
-    from ol import lesson
-
-    words = [word for word in PYTEST if getattr(options, word.strip("-"))]
-    words += ["-k", options.k] if options.k else []
-    how = lesson.How((*words, *options.command), options.json)
-    run = lesson.watched if options.watch else lesson.run
-    return run(*_workspace(options), options.ref_deps, how)
-
-
-def _check(options: argparse.Namespace) -> Answer:
-    from ol.check import check
-
-    return check(*_workspace(options), options.ref_deps, options.json, options.verify)
-
-
-def _mutate(options: argparse.Namespace) -> Answer:
-    from ol import check
-
-    workspace, chapter = _workspace(options)
-    if options.hint is not None:
-        return check.hint(workspace, chapter, options.hint)
-    return check.mutate(workspace, chapter, options.ref_deps, options.fresh)
-
-
-def _diff(options: argparse.Namespace) -> Answer:
-    from ol.compare import diff
-
-    return diff(*_workspace(options), options.spoil)
-
-
-def _run(options: argparse.Namespace) -> Answer:
-    from ol import overlay
-
-    if not options.command:
-        raise Refusal("which command? ol run L5.3 -- python x.py", 2)
-    workspace = Workspace.around(options.workspace)
-    here = [find(options.chapter)] if options.chapter else workspace.here(Path.cwd())
-    own = workspace.own(here[0] if len(here) == 1 else None)
-    raise SystemExit(overlay.run(options.command, own))
-
-
-def _doctor(options: argparse.Namespace) -> Answer:
-    from ol.doctor import doctor
-
-    return doctor(Workspace.around(options.workspace))
-
-
 def _for_teachers(verb: Callable[..., argparse.ArgumentParser]) -> None:
-    grade = verb("grade", _grade, "for teachers: grade every submission under a folder")
+    words = "for teachers: grade every submission under a folder"
+    grade = verb("grade", "classroom.command", words, takes="")
     said = "a folder or a zip in it for each submission"
     grade.add_argument("folder", nargs="?", type=Path, metavar="DIR", help=said)
     grade.add_argument("--chapter", dest="chapter_name", metavar="ID", help="L5.3, for example")
     said = "names of the submissions, in the first column"
     grade.add_argument("--roster", type=Path, metavar="CSV", help=said)
     grade.add_argument("--csv", dest="csv_file", type=Path, metavar="FILE", help="write the table")
-    grade.add_argument(
-        "--feedback", type=Path, metavar="DIR", help="write a page for each submission"
-    )
+    said = "write a page for each submission"
+    grade.add_argument("--feedback", type=Path, metavar="DIR", help=said)
     said = "the folder is itself a submission, not a class of them"
     grade.add_argument("--one", action="store_true", help=said)
     said = "for the module and for the tests (default: 50:50)"
@@ -231,11 +183,6 @@ def _for_teachers(verb: Callable[..., argparse.ArgumentParser]) -> None:
     for name, unit in (("seconds", "S"), ("memory", "MIB"), ("disk", "MIB"), ("processes", "N")):
         said = f"limit of {name} for each"
         grade.add_argument(f"--{name}", type=_number, metavar=unit, help=said)
-    dev = verb(
-        "dev", _dev, "for authors: check that stubs fail, references pass, mutants are caught"
-    )
-    dev.add_argument("what", choices=["check", "freeze", "takeaways"])
-    dev.add_argument("of", nargs="*", metavar="CHAPTER", help="or the book's folder, for takeaways")
 
 
 def _number(text: str) -> int:
@@ -251,32 +198,3 @@ def _points(text: str) -> tuple[float, float]:
     if not (min(points) >= 0 and 0 < sum(points) < 1e6):
         raise argparse.ArgumentTypeError(f"wants two numbers such as 30:70, got {text}")
     return points
-
-
-def _grade(options: argparse.Namespace) -> Answer:
-    from ol import classroom
-    from ol.sandbox import Limits
-
-    if options.workflow:
-        return classroom.workflow(options.chapter_name)
-    if options.folder is None:
-        raise Refusal("which folder? ol grade DIR", 2)
-    names = ("seconds", "memory", "disk", "processes")
-    limits = Limits(**{n: value for n in names if (value := getattr(options, n)) is not None})
-    wishes = "chapter_name roster points one fresh jobs dask csv_file feedback gradescope"
-    how = {n: getattr(options, n) for n in wishes.split()}
-    return classroom.grade_class(options.folder, limits=limits, **how)
-
-
-def _dev(options: argparse.Namespace) -> Answer:
-    if options.what == "check":
-        from ol.dev import check
-
-        return check([find(name) for name in options.of])
-    from ol import authoring
-
-    if options.what == "takeaways":
-        return authoring.write_takeaways(Path(options.of[0] if options.of else "book"))
-    if len(options.of) != 1:
-        raise Refusal("which chapter? ol dev freeze L5.3", 2)
-    return authoring.freeze(find(options.of[0]))

@@ -21,25 +21,22 @@ _WANTED = {  # what -> what it is for
 
 def doctor(workspace: Workspace) -> Answer:
     """Status 1 if numpy or pytest is missing."""
+    lacking = {c.id: absent(c.course_tests) for c in chapters().values() if c.course_tests.exists()}
+    others = sorted({name for names in lacking.values() for name in names} - set(_WANTED))
+    users = {n: [chapter for chapter, names in lacking.items() if n in names] for n in others}
+    wanted = _WANTED | {name: f"the tests of {', '.join(users[name])}" for name in others}
+    found = {name: _version(name) for name in wanted}
     rows = [("tinyllm-book", _version("tinyllm-book") or "not installed", str(ROOT))]
     rows.append(("python", platform.python_version(), ""))
-    found = {name: _version(name) for name in _WANTED}
     for name, version in found.items():
-        rows.append(
-            (name, version or "missing", "" if version else f"pip install {name}: {_WANTED[name]}")
-        )
-    lacking = {c.id: absent(c.course_tests) for c in chapters().values() if c.course_tests.exists()}
-    for name in sorted({name for names in lacking.values() for name in names} - set(_WANTED)):
-        of = ", ".join(one for one, names in lacking.items() if name in names)
-        rows.append((name, "missing", f"pip install {name}: the tests of {of}"))
+        help_ = "" if version else f"pip install {name}: {wanted[name]}"
+        rows.append((name, version or "missing", help_))
     there = shutil.which("bwrap")
     rows.append(("bwrap", there or "missing", "" if there else "apt install bubblewrap: ol grade"))
-    begun = sum(map(workspace.is_begun, chapters().values()))
-    known = f"{begun} begun" if workspace.memory.is_dir() else "none yet: ol start L0.1 makes one"
-    rows.append(("workspace", str(workspace.root), known))
+    begun = f"{sum(map(workspace.is_begun, chapters().values()))} begun"
+    rows.append(("workspace", str(workspace.root), begun))
     ready = bool(found["numpy"] and found["pytest"])
-    data = {"versions": found, "lacking": lacking, "bwrap": there, "ready": ready}
-    return Answer(0 if ready else 1, table(rows), data)
+    return Answer(0 if ready else 1, table(rows), {"versions": found, "bwrap": there})
 
 
 def _version(name: str) -> str:

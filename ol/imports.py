@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import symtable
 import sys
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -18,24 +19,20 @@ LIBRARIES = {"numpy", "pytest", "torch"}
 
 @functools.cache
 def promised() -> dict[str, set[str]]:
-    """Module -> the names that its contract promises."""
+    """Module -> the names in its contract."""
     found = {"tinyllm": set(tinyllm.__all__)}
     folder = COURSE / "contracts"
     for path in folder.rglob("*.pyi"):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        names: set[str] = set()
-        for node in tree.body:
-            if isinstance(node, ast.ClassDef | ast.FunctionDef):
-                names.add(node.name)
-            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
-                names.add(node.target.id)
-            elif isinstance(node, ast.Assign):
-                names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
-                if ast.unparse(node.targets[0]) == "__all__":  # it may name what is imported
-                    names |= set(ast.literal_eval(node.value))
         module = module_name(path.relative_to(folder).with_suffix(".py").as_posix())
-        found[module] = {name for name in names if not name.startswith("_")}
+        top = symtable.symtable(path.read_text(encoding="utf-8"), path.name, "exec")
+        named = [s for s in top.get_symbols() if s.is_local() or s.is_imported()]
+        found[module] = {s.get_name() for s in named if not s.get_name().startswith("_")}
     return found
+
+
+def _promised_below(place: str) -> bool:
+    """Whether a module with a contract is there, or below it: tinyllm.xfmr. for example."""
+    return any(f"{name}.".startswith(place) for name in promised())
 
 
 @dataclass(frozen=True)
@@ -74,14 +71,6 @@ def check(folder: Path, allowed: Collection[str] = ()) -> list[Finding]:
     return found
 
 
-_CODE = {
-    "__code__", "co_code", "co_consts", "co_names", "__loader__", "__spec__", "__file__",
-    "getsource", "getsourcelines", "getsourcefile", "getfile", "getmodule", "get_source",
-    "currentframe", "settrace", "setprofile", "_getframe", "__globals__", "__closure__",
-    "tb_frame", "f_back", "f_locals", "f_globals", "f_code", "gi_frame", "gi_code",
-    "_current_frames", "getouterframes", "getinnerframes", "walk_stack", "walk_tb", "meta_path",
-    "pluginmanager", "pytest_plugins", "__builtins__", "__import__", "__reduce__", "__reduce_ex__",
-}  # fmt: skip
 _READERS = {
     "bdb", "builtins", "code", "codeop", "cProfile", "ctypes", "dis", "doctest", "gc", "importlib",
     "linecache", "marshal", "pdb", "pickle", "pkgutil", "profile", "pydoc", "runpy", "symtable",
@@ -95,7 +84,6 @@ class _Reader(ast.NodeVisitor):
     def __init__(self, file: str):
         self.file = file
         self.findings: list[Finding] = []
-        self.modules: dict[str, str] = {}  # name in the file -> module of tinyllm
         self.tests: list[str] = []  # the function that is being read
 
     def finds(self, node: ast.AST, says: str) -> None:
@@ -110,73 +98,34 @@ class _Reader(ast.NodeVisitor):
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
-            if self.allowed(node, alias.name) and alias.name.partition(".")[0] == "tinyllm":
-                bound = alias.asname or "tinyllm"
-                self.modules[bound] = alias.name if alias.asname else "tinyllm"
-
-    def allowed(self, node: ast.AST, module: str) -> bool:
-        """Whether a module may be imported; else that is a finding."""
-        top = module.partition(".")[0]
-        if top == "tinyllm":
-            known = [name for name in promised() if f"{name}.".startswith(f"{module}.")]
-            if not known:
-                self.finds(node, f"imports {module}, which has no contract")
-            return bool(known)
-        if top in _READERS:
-            self.finds(node, f"imports {top}: tests call the module, they do not look at its code")
-            return False
-        if top not in LIBRARIES and top not in sys.stdlib_module_names:
-            names = ", ".join(sorted(LIBRARIES))
-            self.finds(node, f"imports {top}: only contracts, {names} and the standard library")
-            return False
-        return True
+            self.allowed(node, alias.name)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
         if node.level:
             self.finds(node, "imports from another of your files: each test file stands alone")
-        elif not self.allowed(node, module):
-            pass
-        elif module.partition(".")[0] == "tinyllm":
+        elif self.allowed(node, module):
             for alias in node.names:
-                whole = f"{module}.{alias.name}"
-                if any(f"{name}.".startswith(f"{whole}.") for name in promised()):
-                    self.modules[alias.asname or alias.name] = whole
-                elif alias.name not in promised().get(module, set()):
-                    self.finds(
-                        node, f"imports {alias.name} from {module}, whose contract has no such name"
-                    )
-        else:
-            for alias in node.names:
-                self.look_at(node, alias.name)
+                inside = f"{module}.{alias.name}."
+                known = alias.name in promised().get(module, ())
+                if module.partition(".")[0] == "tinyllm" and not (known or _promised_below(inside)):
+                    why = f"imports {alias.name} from {module}, whose contract has no such name"
+                    self.finds(node, why)
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        self.look_at(node, node.attr)
-        path = ast.unparse(node) if _is_path(node) else ""
-        head, _, rest = path.partition(".")
-        if head in self.modules:
-            whole = f"{self.modules[head]}.{rest}"
-            module, _, name = whole.rpartition(".")
-            deeper = any(f"{known}.".startswith(f"{whole}.") for known in promised())
-            if module in promised() and not deeper and name not in promised()[module]:
-                self.finds(node, f"uses {whole}, and no contract has it")
-        self.generic_visit(node)
+    def allowed(self, node: ast.AST, module: str) -> bool:
+        """Whether a module may be imported; else that is a finding."""
+        top, says = module.partition(".")[0], ""
+        if top == "tinyllm" and not _promised_below(f"{module}."):
+            says = f"imports {module}, which has no contract"
+        elif top in _READERS:
+            says = f"imports {top}: tests call the module, they do not look at its code"
+        elif top not in {"tinyllm", *LIBRARIES, *sys.stdlib_module_names}:
+            names = ", ".join(sorted(LIBRARIES))
+            says = f"imports {top}: only contracts, {names} and the standard library"
+        if says:
+            self.finds(node, says)
+        return not says
 
     def visit_Name(self, node: ast.Name) -> None:
         if node.id in {"__import__", "__builtins__", "pytest_plugins", "exec", "eval", "compile"}:
             self.finds(node, f"uses {node.id}: what it would import or run cannot be read")
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        if isinstance(node.value, str):
-            self.look_at(node, node.value)  # getattr(f, "__code__")
-
-    def look_at(self, node: ast.AST, name: str) -> None:
-        if name in _CODE:
-            self.finds(node, f"uses {name}: tests call the module, they do not look at its code")
-
-
-def _is_path(node: ast.expr) -> bool:
-    """Whether an expression is names and dots only."""
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return isinstance(node, ast.Name)

@@ -25,7 +25,6 @@ class Job:
     sealed: bool = False  # what stands for a text is compiled code: marshalled, in base64
     warm: tuple[str, ...] = ()  # modules of it that the parent may import, once for all jobs
     only: tuple[str, ...] = ()  # functions: no others are run
-    first: tuple[str, ...] = ()  # functions: these are run before the others
     stop: bool = False  # at the first test that fails
     explain: bool = False  # tracebacks, with the values that an assert compared
     seconds: float = 60.0  # of processor time; four times as long by the clock

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ol import overlay
+from ol.apart import limit
 from ol.jobs import Job, function_name
 from ol.worker import Reporter
 from ol.workspace import Workspace
@@ -44,7 +44,7 @@ def pytest_configure(config: Any) -> None:
 
 def pytest_runtest_setup(item: Any) -> None:
     if _ASKED and item.get_closest_marker("memory"):
-        _limit(_ASKED["gibibytes"])
+        limit(DATA=_ASKED["gibibytes"] << 30)
 
 
 def pytest_collectreport(report: Any) -> None:
@@ -68,11 +68,3 @@ def pytest_report_teststatus(report: Any) -> tuple[str, str, str] | None:
 def _send(row: Mapping[str, Any]) -> None:
     with open(_ASKED["told"], "a", encoding="utf-8") as file:
         file.write(f"{_ASKED['token']} {json.dumps(row)}\n")
-
-
-def _limit(gibibytes: int) -> None:
-    """Memory for this process and its children, where the system can limit it."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_DATA, (gibibytes << 30, gibibytes << 30))

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
@@ -46,9 +45,3 @@ def environment(own: Mapping[str, Path]) -> dict[str, str]:
     tools = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
     paths = {"PYTHONPATH": os.pathsep.join(here + rest), "PATH": tools}
     return {MODULES: json.dumps(modules), **paths}
-
-
-def run(command: Sequence[str], own: Mapping[str, Path]) -> int:
-    """Run a command; its exit status."""
-    print(f"yours: {', '.join(own) or 'none'}; the rest is the book's", file=sys.stderr, flush=True)
-    return subprocess.call(command, env=os.environ | environment(own))

@@ -9,16 +9,15 @@ import gc
 import importlib
 import json
 import os
-import selectors
+import select
 import shutil
-import signal
 import socket
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ol import apart
 from ol.jobs import Job
@@ -84,68 +83,37 @@ def _imports(tests: Sequence[str]) -> set[str]:
     return {name for name in names if name.partition(".")[0] in _WARM}
 
 
-class _Child(NamedTuple):
-    """A process that was forked for a job."""
-
-    number: int
-    begun: float
-    end: float  # when its time is over, by the clock
-    here: str
-
-
 class _Server:
     """The warmed parent: forks for each line of JSON, and answers when the child has ended."""
 
     def __init__(self, folder: str, limits: dict[str, Any]):
         self.folder, self.limits = folder, limits
-        self.apart = bool(limits.get("apart"))
         self.warmth = _Warmth(folder, children=True)
-        self.children: dict[int, _Child] = {}
         self.channel = socket.socket(fileno=os.dup(0))
         silence()
-        self.bell, button = os.pipe()
-        for end in (self.bell, button):
-            os.set_blocking(end, False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(button, warn_on_full_buffer=False)
-        self.selector = selectors.DefaultSelector()
-        self.selector.register(self.channel, selectors.EVENT_READ)
-        self.selector.register(self.bell, selectors.EVENT_READ)
 
     def serve(self) -> None:
-        """Until the other end of the socket is closed; what is running then is stopped."""
-        open_ = True
-        while open_:
-            ends = [child.end for child in self.children.values()]
-            wait = max(0.0, min(ends) - time.monotonic()) if ends else None
-            for key, _ in self.selector.select(wait):
-                if key.fd == self.bell:
-                    os.read(self.bell, 65536)
-                    continue
-                line, files, _, _ = socket.recv_fds(self.channel, 1 << 20, 2)
-                open_ = bool(line)
-                if line:
-                    self.start(json.loads(line), *files)
-            for pid in list(self.children):
-                self.look_at(pid)
-        for pid in self.children:
-            kill_group(pid)
+        """Until the other end of the socket is closed."""
+        while True:
+            line, files, _, _ = socket.recv_fds(self.channel, 1 << 20, 2)
+            if not line:
+                return
+            row, begun = json.loads(line), time.monotonic()
+            self.warmth.up(row["tests"], row["root"], row["warm"])
+            status = self.run(row, *files)
+            answer = json.dumps([status, time.monotonic() - begun])
+            with contextlib.suppress(OSError):  # then nobody wants to know
+                self.channel.send(answer.encode())
 
-    def start(self, row: dict[str, Any], order: int, report: int) -> None:
-        """Fork for a job."""
-        self.warmth.up(row["tests"], row["root"], row["warm"])
-        here = "/scratch/job" if self.apart else os.path.join(self.folder, f"job-{row['number']}")
-        begun = time.monotonic()
-        pid = apart.fork() if self.apart else os.fork()
+    def run(self, row: dict[str, Any], order: int, report: int) -> int | None:
+        """Fork for a job; the child's exit status, None if it was stopped."""
+        hidden = bool(self.limits.get("apart"))
+        here = "/scratch/job" if hidden else os.path.join(self.folder, f"job-{row['number']}")
+        pid = apart.fork() if hidden else os.fork()
         if pid == 0:
             try:
                 os.setsid()
-                button = signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                self.selector.close()
                 self.channel.close()
-                for descriptor in (self.bell, button):
-                    os.close(descriptor)
                 if self.limits:
                     apart.restrict(self.limits)
                 be_job(order, report, self.folder, here)
@@ -153,26 +121,19 @@ class _Server:
                 os._exit(1)
         os.close(order)
         os.close(report)
-        self.children[pid] = _Child(row["number"], begun, begun + 4 * row["seconds"], here)
-
-    def look_at(self, pid: int) -> None:
-        """Answer for a child that has ended, or whose time is over."""
-        child, status = self.children[pid], None
+        child = os.pidfd_open(pid)
+        awaited: list[Any] = [child, self.channel]
+        select.select(awaited, [], [], 4 * row["seconds"])
+        os.close(child)
         ended, code = os.waitpid(pid, os.WNOHANG)
-        if not ended and time.monotonic() < child.end:
-            return
         kill_group(pid)
-        if ended:
-            status = os.waitstatus_to_exitcode(code)
-            status = 128 - status if self.apart and status > 128 else status
-        else:
+        if not ended:
             os.waitpid(pid, 0)
-        del self.children[pid]
-        if not self.apart:
-            shutil.rmtree(child.here, ignore_errors=True)
-        answer = [child.number, status, time.monotonic() - child.begun]
-        with contextlib.suppress(OSError):  # then nobody wants to know
-            self.channel.send(json.dumps(answer).encode())
+        if not hidden:
+            shutil.rmtree(here, ignore_errors=True)
+        status = os.waitstatus_to_exitcode(code)
+        status = 128 - status if hidden and status > 128 else status
+        return status if ended else None
 
 
 def main(verb: str, folder: str, words: str) -> None:

@@ -11,37 +11,25 @@ from ol.workspace import Workspace
 
 
 def state_of(workspace: Workspace, chapter: Chapter) -> dict[str, Any]:
-    """The state of a chapter: built, begun, ready or blocked; and why."""
-    row: dict[str, Any] = {"id": chapter.id, "title": chapter.facts["title"], "rung": chapter.rung}
-    ref_deps = workspace.state["ref_deps"]
-    blocked = [n for n in chapter.needs if not workspace.is_built(chapters()[n])]
-    row["blocked_by"] = [] if ref_deps else blocked
-    if workspace.is_built(chapter):
-        row["state"] = "built"
-        grade = workspace.grade_of(chapter) if chapter.rung else None
-        row["graded"] = grade and {"score": grade["score"], "passed": grade["passed"]}
-        row["done"] = not chapter.rung or bool(grade and grade["passed"])
-        row["note"] = " ".join(["passed", *workspace.state["built"][chapter.id][2:]])
-    else:
-        ready = "blocked" if row["blocked_by"] else "ready"
-        row["state"] = "begun" if workspace.is_begun(chapter) else ready
-        row["done"] = False
-        changed = row["state"] == "begun" and chapter.id in workspace.state["built"]
-        row["note"] = "changed since it passed" if changed else ""
-    return row
-
-
-def note_on(row: dict[str, Any]) -> str:
-    """What the map says beside the state."""
-    note = "" if row["note"] == "passed" else row["note"]
-    if row["state"] == "built" and row["rung"] and row["graded"] is None:
-        note = ", ".join(filter(None, [note, f"your tests ({row['rung']}) are not graded yet"]))
-    elif row["state"] == "built" and row["rung"]:
-        score = "no score" if row["graded"]["score"] is None else f"{row['graded']['score']:.2f}"
-        enough = "" if row["done"] else ", not enough"
-        note = ", ".join(filter(None, [note, f"tests graded {score}{enough}"]))
-    needs = f"needs {', '.join(row['blocked_by'])}" if row["blocked_by"] else ""
-    return ", ".join(filter(None, [note, needs]))
+    """The state of a chapter: built, begun, ready or blocked; whether it is done; and a note on both."""
+    needs = [n for n in chapter.needs if not workspace.is_built(chapters()[n])]
+    blocked_by = [] if workspace.state["ref_deps"] else needs
+    built, known = workspace.is_built(chapter), workspace.state["built"].get(chapter.id, [])
+    grade = workspace.grade_of(chapter) if built and chapter.rung else None
+    done = built and bool(not chapter.rung or (grade and grade["passed"]))
+    notes = [" ".join(["passed", *known[2:]])] if built and known[2:] else []
+    if built and chapter.rung and grade is None:
+        notes.append(f"your tests ({chapter.rung}) are not graded yet")
+    elif grade is not None:
+        score = "no score" if grade["score"] is None else f"{grade['score']:.2f}"
+        notes.append(f"tests graded {score}" + ("" if done else ", not enough"))
+    begun = not built and workspace.is_begun(chapter)
+    notes += ["changed since it passed"] if begun and known else []
+    notes += [f"needs {', '.join(blocked_by)}"] if blocked_by else []
+    ready = "blocked" if blocked_by else "ready"
+    state = "built" if built else "begun" if begun else ready
+    row = {"id": chapter.id, "title": chapter.facts["title"], "state": state, "done": done}
+    return row | {"blocked_by": blocked_by, "graded": grade, "note": ", ".join(notes)}
 
 
 def next_step(rows: list[dict[str, Any]]) -> str:
@@ -63,18 +51,12 @@ def status(workspace: Workspace) -> Answer:
     rows = [state_of(workspace, chapter) for chapter in chapters().values()]
     done, step = sum(row["done"] for row in rows), next_step(rows)
     lines = table(
-        [row["id"], row["title"], paint(row["state"], COLOURS[row["state"]]), note_on(row)]
+        [row["id"], row["title"], paint(row["state"], COLOURS[row["state"]]), row["note"]]
         for row in rows
     )
     lines += ["", f"{bar(done / len(rows))} {done} of {len(rows)} chapters done"]
     if workspace.state["ref_deps"]:
         lines.append("chapters that are not built are taken from the book (--ref-deps)")
     lines.append(f"next: {step}" if step else "every chapter is done")
-    data = {
-        "workspace": str(workspace.root),
-        "ref_deps": workspace.state["ref_deps"],
-        "done": done,
-        "chapters": rows,
-        "next": step,
-    }
+    data = {"ref_deps": workspace.state["ref_deps"], "done": done, "chapters": rows, "next": step}
     return Answer(0, lines, data)

@@ -12,18 +12,11 @@ from ol.registry import Chapter
 
 def stub(chapter: Chapter) -> str:
     """The module of a chapter with every function still to be written."""
-    text = chapter.contract.read_text(encoding="utf-8")
-    text = re.sub(r"\A# Tangled from .*\n", "", text)
-    text = _spaced(_ordered(_with_bodies(_with_values(text), chapter.id)))
-    tree = ast.parse(text)
-    lines = text.splitlines(keepends=True)
-    first = tree.body[0]
-    told = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-    after = (first.end_lineno or 0) if told else 0  # the module's docstring comes first
-    gap = "\n" if after else ""
-    lines.insert(after, f"{gap}from __future__ import annotations\n")
+    text = re.sub(r"\A# Tangled from .*\n", "", chapter.contract.read_text(encoding="utf-8"))
+    rest = r"\1\nfrom __future__ import annotations\n"  # the module's docstring comes first
+    text = re.sub(r'\A(""".*?"""\n)', rest, text, flags=re.DOTALL)
     head = f"# {chapter}. `ol tests {chapter.id}` runs the course's tests against this file.\n"
-    return head + "".join(lines)
+    return head + _spaced(_with_bodies(text, chapter.id))
 
 
 def _with_bodies(text: str, chapter: str) -> str:
@@ -42,17 +35,6 @@ def _with_bodies(text: str, chapter: str) -> str:
     return "".join(lines)
 
 
-def _with_values(text: str) -> str:
-    """Constants of the module get a value, so that it can be imported from."""
-    lines = text.splitlines(keepends=True)
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.AnnAssign) and node.value is None and node.end_lineno:
-            line = lines[node.end_lineno - 1].encode()
-            end = node.end_col_offset
-            lines[node.end_lineno - 1] = (line[:end] + b" = ...  # not written yet\n").decode()
-    return "".join(lines)
-
-
 def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
     """Every function and method of a contract, with its name as a person writes it."""
     for node in tree.body:
@@ -64,44 +46,11 @@ def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
                     yield f"{node.name}.{inner.name}", inner
 
 
-def _ordered(text: str) -> str:
-    tree, lines = ast.parse(text), text.splitlines(keepends=True)
-    later: dict[str, int] = {}
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            later[node.name] = node.lineno
-    moved: list[str] = []
-    for node in reversed(tree.body):
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
-            used = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
-            if any(later.get(name, 0) > node.lineno for name in used):
-                moved[:0] = lines[node.lineno - 1 : node.end_lineno]
-                del lines[node.lineno - 1 : node.end_lineno]
-    return "".join(lines) + ("\n" + "".join(moved) if moved else "")
-
-
 def _spaced(text: str) -> str:
-    tree, lines = ast.parse(text), text.splitlines(keepends=True)
-    wanted: dict[int, int] = {}  # line -> blank lines before it
-    for node in tree.body:
-        if isinstance(node, ast.ClassDef | ast.FunctionDef):
-            wanted[_first_line(node)] = 2
-        if isinstance(node, ast.ClassDef):
-            for before, inner in zip(node.body, node.body[1:], strict=False):
-                if isinstance(inner, ast.FunctionDef):
-                    wanted[_first_line(inner)] = 1
-                elif isinstance(before, ast.FunctionDef):
-                    wanted[inner.lineno] = 1
-    for line in sorted(wanted, reverse=True):
-        there = 0
-        while line - 2 - there >= 0 and not lines[line - 2 - there].strip():
-            there += 1
-        lines[line - 1 - there : line - 1] = ["\n"] * wanted[line]
-    return "".join(lines)
-
-
-def _first_line(node: ast.ClassDef | ast.FunctionDef) -> int:
-    return min([node.lineno, *(mark.lineno for mark in node.decorator_list)])
+    for indent, gap in (("    ", "\n"), ("", "\n\n")):
+        begins = rf"^\n*((?:{indent}@.*\n)*{indent}(?:class|def) )"
+        text = re.sub(begins, lambda found, gap=gap: gap + found[1], text, flags=re.MULTILINE)  # type: ignore[misc]
+    return text
 
 
 RUNGS = {

@@ -27,19 +27,12 @@ def plain(text: str) -> str:
     return _PAINTED.sub("", text)
 
 
-def width(text: str) -> int:
-    """How many columns a text takes."""
-    return len(plain(text))
-
-
 def table(rows: Iterable[Sequence[str]]) -> list[str]:
     """The rows with their cells one below the other."""
-    kept = [list(row) for row in rows]
-    if not kept:
-        return []
-    widths = [max(map(width, column)) for column in zip(*kept, strict=True)]
+    kept = list(rows)
+    wide = [max(len(plain(cell)) for cell in column) for column in zip(*kept, strict=True)]
     return [
-        "  ".join(c + " " * (w - width(c)) for c, w in zip(row, widths, strict=True)).rstrip()
+        "  ".join(c + " " * (w - len(plain(c))) for c, w in zip(row, wide, strict=True)).rstrip()
         for row in kept
     ]
 

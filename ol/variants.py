@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import ast
 import base64
-import builtins
 import marshal
 import random
 
 from ol.registry import COURSE, Chapter
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def variants(chapter: Chapter) -> dict[str, str]:
@@ -26,7 +23,7 @@ def renamed(source: str) -> str:
     """The same module with other private names, other lines and no docstrings."""
     tree = ast.parse(source)
     names = {name: f"{name}_by_another_name" for name in _private(tree)}
-    return ast.unparse(_Renamer(names, {}).visit(without_docstring(tree))) + "\n"
+    return ast.unparse(_Renamer(names).visit(without_docstring(tree))) + "\n"
 
 
 def sealed(source: str, file: str, known: bool = False) -> str:
@@ -38,11 +35,8 @@ def sealed(source: str, file: str, known: bool = False) -> str:
 
 def _in_other_words(tree: ast.Module) -> ast.Module:
     chance = random.SystemRandom()
-    names, variables = (
-        {name: f"_{chance.getrandbits(40):x}" for name in found}
-        for found in (_private(tree), _local(tree))
-    )
-    tree = _Renamer(names, variables).visit(without_docstring(tree))
+    names = {name: f"_{chance.getrandbits(40):x}" for name in _private(tree)}
+    tree = _Renamer(names).visit(without_docstring(tree))
     for node in [*ast.walk(tree)]:
         if isinstance(node, ast.FunctionDef):
             idle = ast.parse(f"_{chance.getrandbits(40):x} = {chance.getrandbits(40)}").body
@@ -57,31 +51,11 @@ def _private(tree: ast.Module) -> set[str]:
     return {n.name for n in defined if n.name.startswith("_") and not n.name.endswith("__")}
 
 
-def _local(tree: ast.Module) -> set[str]:
-    """The names that are nothing but local variables, wherever they stand."""
-    stored: set[str] = set()
-    other: set[str | None] = {*dir(builtins)}
-    outside: list[ast.AST] = [tree]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            stored.add(node.id)
-        for field in ("arg", "name", "asname", "rest"):
-            other.add(getattr(node, field, None))
-        if isinstance(node, ast.Global | ast.Nonlocal):
-            other |= set(node.names)
-    while outside:  # what is stored in the module or a class is no local variable
-        node = outside.pop()
-        if isinstance(node, ast.Name):
-            other.add(node.id)
-        outside += [n for n in ast.iter_child_nodes(node) if not isinstance(n, _FUNCTIONS)]
-    return stored - other
-
-
 class _Renamer(ast.NodeTransformer):
-    """Gives these things other names, and these variables; drops docstrings."""
+    """Gives these things other names; drops docstrings."""
 
-    def __init__(self, names: dict[str, str], variables: dict[str, str]):
-        self.names, self.variables = names, variables
+    def __init__(self, names: dict[str, str]):
+        self.names = names
 
     def other(self, name: str) -> str:
         return self.names.get(name, name)
@@ -93,7 +67,7 @@ class _Renamer(ast.NodeTransformer):
     visit_ClassDef = visit_FunctionDef  # noqa: N815, the name is ast's
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        node.id = self.variables.get(node.id, self.other(node.id))
+        node.id = self.other(node.id)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from ol.apart import limit
 from ol.jobs import Job, function_name
 
 
@@ -65,14 +66,13 @@ class Reporter:
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
         job = self.job
         names = {item: function_name(item.nodeid) for item in items}
-        absent = {*job.only, *job.first} - set(names.values())
+        absent = set(job.only) - set(names.values())
         if absent:
             self.send({"problem": f"no test is called {', '.join(sorted(absent))}"})
         if job.only:
             items[:] = [item for item in names if names[item] in job.only]
             left_out = [item for item in names if names[item] not in job.only]
             config.hook.pytest_deselected(items=left_out)
-        items.sort(key=lambda item: names[item] not in job.first)
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
@@ -127,7 +127,7 @@ def pytest_arguments(job: Job, folder: str) -> list[str]:
 
 def _run_tests(job: Job, folder: str, send: Send) -> None:
     """Run the job in this process, which is for nothing else; `send` takes what there is to tell."""
-    _limit(job.seconds)
+    limit(CPU=math.ceil(time.process_time() + job.seconds))  # the system ends this process then
     sys.path.insert(0, job.root)
     os.environ["PYTHONPATH"] = job.root  # for processes that a test starts
     sys.meta_path.insert(0, _Replaced(job))
@@ -143,15 +143,6 @@ def _run_tests(job: Job, folder: str, send: Send) -> None:
         return
     pytest = importlib.import_module("pytest")
     send({"end": int(pytest.main(pytest_arguments(job, folder), plugins=[Reporter(job, send)]))})
-
-
-def _limit(seconds: float) -> None:
-    """Let the system end this process when it has used its time, where the system can."""
-    with contextlib.suppress(ImportError):
-        import resource
-
-        soft = math.ceil(time.process_time() + seconds)
-        resource.setrlimit(resource.RLIMIT_CPU, (soft, soft + 5))
 
 
 def _seed(job: Job) -> None:
@@ -206,11 +197,6 @@ def kill_group(pid: int) -> None:
     """End a process with all that it has started, where it is the first of its group."""
     with contextlib.suppress(AttributeError, ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-
-
-def scratch(folder: str, number: int) -> str:
-    """The folder that a job's process works in."""
-    return os.path.join(folder, f"job-{number}")
 
 
 def test_files(tests: Sequence[str]) -> list[Path]:

@@ -6,19 +6,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ol.registry import NOTES, Chapter, Refusal, chapters, closure
 
 MARK = ".ol"
-_KEPT: dict[str, Callable[[Any], bool]] = {  # what each table of the state holds for a chapter
-    "built": lambda kept: isinstance(kept, list),
-    "graded": lambda kept: isinstance(kept, dict) and {"score", "passed", "tests"} <= set(kept),
-    "hints": lambda kept: isinstance(kept, dict) and all(type(n) is int for n in kept.values()),
-    "tried": lambda kept: isinstance(kept, str),
-}
+KEPT = {
+    "built": list,
+    "graded": dict,
+    "hints": dict,
+    "tried": str,
+}  # table -> what it holds for a chapter
 
 
 class Workspace:
@@ -27,18 +27,19 @@ class Workspace:
     def __init__(self, root: Path):
         self.root = root
         self.memory = root / MARK
-        self.state: dict[str, Any] = {"ref_deps": False} | {table: {} for table in _KEPT}
+        self.state: dict[str, Any] = {"ref_deps": False} | {table: {} for table in KEPT}
         path = self.memory / "state.json"
         try:
             known = json.loads(path.read_text(encoding="utf-8"))
-            self.state["ref_deps"] = known.get("ref_deps") is True
-            for table, is_right in _KEPT.items():
-                self.state[table] = {n: v for n, v in known.get(table, {}).items() if is_right(v)}
+            for table, kind in KEPT.items():
+                if not all(isinstance(held, kind) for held in known[table].values()):
+                    raise ValueError(table)
+            self.state |= known
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, AttributeError) as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise Refusal(
-                f"{path} cannot be read ({error}). Remove it: chapters then count as begun"
+                f"{path} cannot be read ({error!r}). Remove it: chapters then count as begun"
             ) from error
 
     @classmethod
@@ -58,13 +59,10 @@ class Workspace:
     def written(self, chapter: Chapter) -> Path:
         """The same. Refusal if there is no such file."""
         path = self.module(chapter)
-        if path.is_file():
-            return path
-        if path.exists():
-            raise Refusal(
-                f"{self.shown(path)} is no file: ol start {chapter.id} --reset moves it away"
-            )
-        raise Refusal(f"{self.shown(path)} is not there: ol start {chapter.id}")
+        if not path.is_file():
+            there = "is no file: move it away, then" if path.exists() else "is not there:"
+            raise Refusal(f"{self.shown(path)} {there} ol start {chapter.id}")
+        return path
 
     def tests(self, chapter: Chapter) -> Path | None:
         """The folder of the learner's own tests, if the chapter grades them."""
@@ -90,9 +88,8 @@ class Workspace:
 
     def shown(self, path: Path) -> str:
         """A path as a person wants it: from the workspace, if it lies there."""
-        return (
-            path.relative_to(self.root).as_posix() if path.is_relative_to(self.root) else str(path)
-        )
+        inside = path.is_relative_to(self.root)
+        return path.relative_to(self.root).as_posix() if inside else str(path)
 
     def save(self) -> None:
         """Write down what is remembered; makes the folder a workspace."""
@@ -103,11 +100,9 @@ class Workspace:
             NOTES.append(f"this will not be remembered: {error.__cause__}")
 
     def put(self, table: str, name: str, value: Any) -> None:
-        """Remember one thing in a table, such as "built"; None forgets it."""
+        """Remember one thing of a chapter in a table, such as "built"."""
         self.state = Workspace(self.root).state
-        self.state[table].pop(name, None)
-        if value is not None:
-            self.state[table][name] = value
+        self.state[table][name] = value
         self.save()
 
     def set_ref_deps(self) -> None:
@@ -131,6 +126,16 @@ class Workspace:
         left = [name for name in whole if not self.is_built(chapters()[name])]
         return [n for n in left if n in needs], [n for n in left if n not in needs]
 
+    def borrowed(self, chapter: Chapter) -> list[str]:
+        """In words: what is not built of that which a chapter needs, and whence it comes."""
+        needed, tools = map(", ".join, self.missing(chapter))
+        way = "Build them, or pass --ref-deps to take the book's"
+        how = (
+            f"from the book: {needed}" if self.state["ref_deps"] else f"not built: {needed}. {way}"
+        )
+        from_book = f"the tests use {tools} from the book: not built yet"
+        return [line for line, names in ((how, needed), (from_book, tools)) if names]
+
     def is_begun(self, chapter: Chapter) -> bool:
         return self.module(chapter).exists()
 
@@ -140,16 +145,6 @@ class Workspace:
         if kept is None or tests is None or kept.get("tests") != digest([tests]):
             return None
         return dict(kept)
-
-    def back_up(self, path: Path) -> Path:
-        """Move a file or folder away, to a numbered place of its own; where it is now."""
-        inside = path.relative_to(self.root)
-        number = 1
-        while (target := self.memory / "backups" / str(number) / inside).exists():
-            number += 1
-        target.parent.mkdir(parents=True, exist_ok=True)
-        path.replace(target)
-        return target
 
 
 def digest(paths: Iterable[Path]) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ol.registry import ROOT
 
-SAMPLE = ROOT / "tests/workshop/ol_sample"
+SAMPLE = ROOT / "tests/ol/sample"
 OL = (sys.executable, "-m", "ol")
 SETUP = """\
 [mutmut]

@@ -7,6 +7,7 @@ import queue
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -225,8 +226,9 @@ class Shell:
         return said
 
 
-def press_q(shell):
-    print("q", file=shell.process.stdin, flush=True)
+def interrupt(shell):
+    """What Ctrl-C does to the command that runs."""
+    psutil.Process(shell.process.pid).children()[0].send_signal(signal.SIGINT)
 
 
 SHORTER = {
@@ -279,10 +281,10 @@ def type_all(shell, lines):
     """Type the commands; those of `ol` may say "not yet"."""
     for line in lines:
         if (command := typed(line)) is not None:
-            watch = {"until": "watching ", "then": press_q} if "--watch" in command else {}
+            watch = {"until": "watching ", "then": interrupt} if "--watch" in command else {}
             said = shell.done(command, *([1] if command.startswith("ol ") else []), **watch)
             assert "Traceback" not in said or command.startswith(("ol tests", "ol check")), said
-            assert not watch or "r runs again, q ends" in said
+            assert not watch or "Ctrl-C ends" in said
 
 
 def build(name, workspace):
@@ -291,7 +293,7 @@ def build(name, workspace):
     module, *tests = (workspace / path for path in chapter.files)
     assert module.is_file(), f"ol start {name} made no stub"
     shutil.copy(chapter.reference, module)
-    sample = Path(__file__).parent / "ol_sample"
+    sample = Path(__file__).parents[1] / "ol/sample"
     for folder in tests:
         shutil.copytree(sample / folder.relative_to(workspace), folder, dirs_exist_ok=True)
 
@@ -301,7 +303,7 @@ def type_again(shell, lines):
     for line in lines:
         if line.startswith("ol ") and not line.startswith("ol start"):
             shell.done(
-                line, **({"until": "watching ", "then": press_q} if "--watch" in line else {})
+                line, **({"until": "watching ", "then": interrupt} if "--watch" in line else {})
             )
 
 

@@ -10,9 +10,9 @@ import pytest
 from weave.model.imports import ROOMS, imports, modules, room_of
 
 ROOT = Path(__file__).resolve().parents[2]
-BUDGET = {"literate": 1970, "weave": 4130, "ol": 3860}  # lines that are not blank
-TESTS = ["literate/*.py", "weave/*.py", "workshop/test_ol_*.py", "workshop/test_[cm]*.py"]
-BUDGET_OF_TESTS = 9830  # of the tools
+BUDGET = {"literate": 1970, "weave": 4130, "ol": 3400}  # lines that are not blank
+TESTS = ["literate/*.py", "weave/*.py", "ol/*.py", "workshop/test_c*.py"]
+BUDGET_OF_TESTS = 9430  # of the tools
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 60
 
 

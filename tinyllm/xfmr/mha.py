@@ -42,7 +42,7 @@ class MultiHeadAttention(Module):
     of the four with ``bias=False``. They are drawn in that order from `rng`, by default the process's
     ``default_generator()``, uniformly within 1/sqrt(d_model), in float32. While training, attention
     weights are dropped at rate `dropout`, by draws from ``rng.spawn("dropout")``, so no two modules of
-    one generator drop alike.
+    one generator drop alike; in evaluation nothing is drawn. ``rng_state()`` holds where the draws are.
 
     ValueError unless d_model and n_heads are positive ints, n_heads divides d_model, and 0 <= dropout
     < 1; TypeError for an `rng` that is no PCG32. Vaswani et al. (2017), section 3.2.2.
@@ -101,7 +101,7 @@ class MultiHeadAttention(Module):
     def head_mask(
         self, mask: ArrayLike | None, B: int, Tq: int, Tk: int
     ) -> NDArray[np.bool_] | None:
-        """The mask with an axis for the heads: bool, broadcasts to [B, H, Tq, Tk]; None for None.
+        """A view of the mask with an axis for the heads, broadcasts to [B, H, Tq, Tk]; None for None.
 
         Up to two axes broadcast to [Tq, Tk]. Three are sequences, never heads, and broadcast to
         [B, Tq, Tk]: [B, 1, Tk] is key padding. Four broadcast to [B, H, Tq, Tk]. TypeError unless the

@@ -11,6 +11,7 @@ ROOMS: dict[str, set[str]] = {  # room -> the rooms that it may know
     "literate": set(),
     "tinyllm": set(),
     "ol": {"tinyllm"},
+    "ol.authors": {"tinyllm", "ol"},
     "weave": set(),
     "weave.figures": {"tinyllm"},
     "weave.model": {"literate"},

@@ -24,7 +24,7 @@ Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
 Constant: TypeAlias = bool | int | float | np.generic | Array
 Backward: TypeAlias = Callable[[Array], Sequence[Array | None]]
-AnyTensor = TypeVar("AnyTensor", bound=Tensor)
+AnyTensor = TypeVar("AnyTensor", bound="Tensor")
 
 class Tensor(ArrayHolder):
     """A numpy array of bools, integers or floats that remembers how it was computed.

@@ -23,11 +23,17 @@ def scaled_dot_product_attention(
 ) -> tuple[Tensor, Tensor]:
     """What each query reads, and the weights it reads with; both can be differentiated.
 
-    q [..., Tq, d], k [..., Tk, d], v [..., Tk, dv], floating point; the axes in front broadcast.
-    `mask` is bool, True = may attend, and broadcasts to [..., Tq, Tk]. `scale` is 1/sqrt(d) unless
-    given. With `dropout` > 0 weights are dropped at that rate, by draws from `rng`. Returns the
-    output [..., Tq, dv] and the weights [..., Tq, Tk] before dropout, in the inputs' dtype;
-    computed in float32 at least. A query that may read nothing has weights 0 and output 0.
+    q [..., Tq, d], k [..., Tk, d], v [..., Tk, dv], floating point; the axes in front broadcast, and any
+    axis may be empty. Inputs may have any memory layout and are never written to. `mask` is bool, True =
+    may attend, and broadcasts to [..., Tq, Tk]. `scale` is 1/sqrt(d) unless given. With `dropout` > 0 a
+    weight is dropped where ``rng.uniform``, drawn once for all of them, is below that rate, and the others
+    are divided by 1 - dropout; a rate of 0 draws nothing. Returns the output [..., Tq, dv] and the weights
+    [..., Tq, Tk] before dropout, in the inputs' dtype; computed in float32 at least, for scores of any
+    size. A query that may read nothing has weights 0, output 0 and gradient 0.
+
+    What no query may read changes nothing, be it NaN, infinite or huge, and its gradient is 0. What is not
+    finite spoils the queries that read it, and the gradients of a loss about them; no others.
+
     TypeError for a mask that is not bool and inputs that are not floating-point tensors, ValueError for
     shapes that do not fit and a rate outside [0, 1). Vaswani et al. (2017), eq. 1.
     """

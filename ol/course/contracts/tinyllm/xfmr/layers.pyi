@@ -33,7 +33,7 @@ __all__ = [
 ]
 
 Array: TypeAlias = NDArray[Any]
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]]
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = ...
 """The functions that FeedForward knows: relu, gelu, gelu_tanh."""
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:

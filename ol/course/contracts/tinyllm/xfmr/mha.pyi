@@ -21,7 +21,7 @@ class MultiHeadAttention(Module):
     of the four with ``bias=False``. They are drawn in that order from `rng`, by default the process's
     ``default_generator()``, uniformly within 1/sqrt(d_model), in float32. While training, attention
     weights are dropped at rate `dropout`, by draws from ``rng.spawn("dropout")``, so no two modules of
-    one generator drop alike.
+    one generator drop alike; in evaluation nothing is drawn. ``rng_state()`` holds where the draws are.
 
     ValueError unless d_model and n_heads are positive ints, n_heads divides d_model, and 0 <= dropout
     < 1; TypeError for an `rng` that is no PCG32. Vaswani et al. (2017), section 3.2.2.
@@ -47,7 +47,7 @@ class MultiHeadAttention(Module):
         rng: PCG32 | None = None,
     ) -> None: ...
     def split_heads(self, x: Tensor) -> Tensor:
-        """[B, T, d] -> [B, H, T, dh]: head h gets features h*dh to (h+1)*dh - 1.
+        """[B, T, d] -> [B, H, T, dh]: head h gets features h*dh to (h+1)*dh - 1. A view, not a copy.
 
         Projections side by side, [B, T, n*d], become [B, n*H, T, dh]. ValueError for other shapes.
         """
@@ -56,7 +56,7 @@ class MultiHeadAttention(Module):
         """[B, H, T, dh] -> [B, T, d], undoing `split_heads`. ValueError for other shapes."""
 
     def head_mask(self, mask: ArrayLike | None, B: int, Tq: int, Tk: int) -> NDArray[bool_] | None:
-        """The mask with an axis for the heads: bool, broadcasts to [B, H, Tq, Tk]; None for None.
+        """A view of the mask with an axis for the heads, broadcasts to [B, H, Tq, Tk]; None for None.
 
         Up to two axes broadcast to [Tq, Tk]. Three are sequences, never heads, and broadcast to
         [B, Tq, Tk]: [B, 1, Tk] is key padding. Four broadcast to [B, H, Tq, Tk]. TypeError unless the
@@ -72,16 +72,27 @@ class MultiHeadAttention(Module):
         is 0 if its query may read nothing, whose output is then out_proj's bias. Both can be
         differentiated. ValueError for shapes that do not fit, TypeError for inputs that are no tensors
         and a mask that is not bool.
+
+        The projections are called as modules: another module in the place of one, a subclass or a
+        forward of its own does what it does. Sequences don't meet, and keys are a set. Inputs may have
+        any memory layout and are never written to; any of B, Tq and Tk may be 0. The output has the
+        dtype that inputs and parameters promote to.
+
+        What no query may read changes nothing, be it NaN or infinite, and its gradient is 0. A query that
+        reads what is not finite, or is not finite itself, is answered with NaN; no other one is.
         """
 
     def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
-        """The output of `attend`, [B, Tq, d]; the weights of long sequences are never held."""
+        """The output of `attend`, [B, Tq, d]; the weights of long sequences are never held.
+
+        Forward and backward on 16,384 positions in self-attention take less than 2 GiB.
+        """
 
     def load_packed_in_proj(self, weight: ArrayLike, bias: ArrayLike | None = None) -> None:
         """Copy torch's in_proj_weight [3d, d] and in_proj_bias [3d], rows in the order q, k, v.
 
-        Without `bias`, the biases stay as they are. ValueError, and nothing is loaded, for other
-        shapes and where a projection has no such weight or bias.
+        They are cast to the parameters' dtype. Without `bias`, the biases stay as they are. ValueError,
+        and nothing is loaded, for other shapes and where a projection has no such weight or bias.
         """
 
     def extra_repr(self) -> str:

@@ -1,18 +1,13 @@
 # Tangled from book/workshop/ol-tests.md
-"""Grading a class: fifty submissions, ten of them hostile, here and on a cluster."""
+"""Grading a class: fifty submissions, ten of them hostile."""
 
-import base64
 import csv
-import os
-import threading
-import time
 
 import pytest
 
 from ol import classroom
 from ol.bubblewrap import has_namespaces
-from ol.registry import Refusal
-from ol.sandbox import Limits, grade_files
+from ol.sandbox import Limits
 
 HEAD = """
 import json, os, signal, sys, time
@@ -55,34 +50,21 @@ HOSTILE = {
         except OSError: pass
     os._exit(0)""",
     "import": "    pass\nsys.exit(0)",
-}
-WORST = {
     "bomb": "    while True:\n        os.fork()",
     "all": "    os.kill(-1, signal.SIGKILL)",
     "package": "    with open(sys.modules['tinyllm.xfmr.mha'].np.__path__[0] + '/x.py', 'w'): pass",
 }
-MILD = {
-    "bomb": "    for _ in range(50):\n        if os.fork() == 0: time.sleep(100)",
-    "all": "    os.kill(os.getpid(), signal.SIGKILL)",
-    "package": "    os.close(1)\n    os._exit(3)",
-}
-
-
-def submit(folder, name, text):
-    path = folder / name / "python/tests/l5-3-mha/test_mha.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
 
 
 @pytest.fixture(scope="module")
-def submissions(tmp_path_factory):
+def submissions(tmp_path_factory, submit):
+    assert has_namespaces(), "these tests need bubblewrap: apt install bubblewrap"
     folder = tmp_path_factory.mktemp("a class") / "all of them"
     for i in range(40):
         kind = HONEST[i % len(HONEST)]
         submit(folder, f"student {i:02}", HEAD + "".join(TESTS[name] for name in kind))
-    bad = HOSTILE | (WORST if has_namespaces() else MILD)
-    for name in bad:
-        submit(folder, f"hostile {name}", HEAD + "\n\ndef test_it():\n" + bad[name] + "\n")
+    for name, body in HOSTILE.items():
+        submit(folder, f"hostile {name}", f"{HEAD}\n\ndef test_it():\n{body}\n")
     return folder
 
 
@@ -137,65 +119,4 @@ def test_hostile_submissions_are_stopped_for_what_they_do(graded):
     assert rows["hostile hang"] == f"more than {LIMITS.seconds} s"
     assert "crashed" in rows["hostile exit"]
     assert "MemoryError" in rows["hostile memory"] or "of memory" in rows["hostile memory"]
-    if has_namespaces():
-        assert "processes" in rows["hostile bomb"] or "BlockingIOError" in rows["hostile bomb"]
-
-
-@pytest.mark.long
-def test_a_cluster_gives_the_same_table_when_a_worker_dies(graded, submissions):
-    import distributed
-
-    at_kill = []
-    with distributed.LocalCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=":0", protocol="tcp"
-    ) as cluster:
-        tasks = cluster.scheduler.tasks
-
-        def kill_one():
-            while sum(task.state == "memory" for task in [*tasks.values()]) < 6:
-                time.sleep(0.05)  # half way is when some are done, and the others run or wait
-            at_kill.extend(task.state for task in tasks.values())
-            os.kill(next(iter(cluster.workers.values())).pid, 9)
-
-        killer = threading.Thread(target=kill_one)
-        killer.start()
-        wishes = {"dask": cluster.scheduler_address, "fresh": True, "points": (0.0, 100.0)}
-        answer = classroom.grade_class(submissions, limits=LIMITS, **wishes)
-        killer.join()
-
-    def table(found):
-        """All but the words on hostile ones, which may break one limit or another first."""
-        return [
-            {k: v for k, v in row.items() if k != "says" or row["name"].startswith("student")}
-            for row in found.data["submissions"]
-            if not row["name"].startswith("hostile")
-        ]
-
-    assert "processing" in at_kill
-    assert table(answer) == table(graded[0])
-    assert len(answer.data["submissions"]) == 50
-    for row in answer.data["submissions"]:
-        if row["name"].startswith("hostile"):
-            assert row["state"] in ("no grade", "stopped")
-
-
-@pytest.mark.slow
-def test_no_cluster_is_said(tmp_path):
-    submit(tmp_path, "a", HEAD)
-    for address in ("tcp://127.0.0.1:1", "nonsense"):
-        with pytest.raises(Refusal, match=f"no cluster at {address}"):
-            classroom.grade_class(tmp_path, dask=address)
-
-
-def test_the_box_stops_what_breaks_a_limit():
-    def order(text, **limits):
-        code = base64.b64encode((HEAD + text).encode()).decode()
-        kept = {"seconds": 60, "memory": 2048, "disk": 64, "processes": 30, **limits}
-        return {"chapter": "L5.3", "files": {"test_mha.py": code}, "module": None, "limits": kept}
-
-    hang = "def test_a():\n    time.sleep(1000)\n"
-    begun = time.monotonic()
-    assert grade_files(order(hang, seconds=4)) == {"stopped": "more than 4 s"}
-    assert time.monotonic() - begun < 30
-    found = grade_files(order("def test_a():\n    print('x')\n    assert 0\n"))
-    assert "fails on the right module" in found["grade"]["findings"][0]["says"]
+    assert "processes" in rows["hostile bomb"] or "BlockingIOError" in rows["hostile bomb"]

@@ -1,5 +1,5 @@
 # Tangled from book/workshop/ol-authors.md
-"""For authors: make the generated mutants of a chapter's grade, and collect the takeaways."""
+"""Make the generated mutants of a chapter's grade."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import itertools
 import json
 import re
 import shutil
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -21,8 +22,9 @@ from typing import Any
 from ol.jobs import Job, Verdict, function_name
 from ol.mutants import Mutant, mutant, patch_file, seeded_mutants
 from ol.patches import PatchError
-from ol.registry import COURSE, ROOT, Answer, Chapter, Refusal
+from ol.registry import COURSE, ROOT, Answer, Chapter, Refusal, find
 from ol.runner import Runner
+from ol.terminal import show
 from ol.workspace import write
 
 
@@ -377,42 +379,5 @@ def _kills(
     return found
 
 
-def takeaways(book: Path) -> dict[str, list[dict[str, Any]]]:
-    """Chapter -> its key takeaways, each as a sentence or two with the tests that show it."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted(book.rglob("*.md")):
-        text = path.read_text(encoding="utf-8")
-        head = re.search(r'^\["(\S+)"\]$', text, re.MULTILINE)
-        part = re.search(r"^## Key takeaways\n(.*?)^## ", text, re.MULTILINE | re.DOTALL)
-        if head and part:
-            items = re.split(r"^\d+\. ", part[1], flags=re.MULTILINE)[1:]
-            found[head[1]] = [_takeaway(item) for item in items]
-    return found
-
-
-def _takeaway(item: str) -> dict[str, Any]:
-    tests = re.findall(r"`(test_\w+)`", item)
-    text = re.sub(r"\s*\((?:`test_\w+`(?:,\s*|\s+and\s+)?)+\)", "", item)
-    text = re.sub(r"\$([^$]*)\$", lambda formula: _plain(formula[1]), text)
-    return {"text": re.sub(r"\s+", " ", text).strip(), "tests": tests}
-
-
-_PLAIN = {r"\sqrt": "sqrt ", r"\cdot": "*", r"\le": "<=", r"\bar ": "grad "}
-_PLAIN |= {r"^\top": ".T", "\\,": " "}
-
-
-def _plain(formula: str) -> str:
-    """A short formula in plain text."""
-    for old, new in _PLAIN.items():
-        formula = formula.replace(old, new)
-    formula = re.sub(r"\\(?:mathrm|text)\{(\w+)\}", r"\1", formula)
-    return re.sub(r"[\\{}]", "", formula)
-
-
-def write_takeaways(book: Path) -> Answer:
-    """Copy the takeaways of a book into the tool's data."""
-    found = takeaways(book)
-    path = COURSE / "takeaways.json"
-    write(path, json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    count = sum(map(len, found.values()))
-    return Answer(0, [f"{path}: {count} takeaways"], {"chapters": len(found)})
+if __name__ == "__main__":
+    sys.exit(show(freeze(find(sys.argv[1])), as_json=False))

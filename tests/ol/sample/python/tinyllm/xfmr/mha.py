@@ -51,6 +51,9 @@ class MultiHeadAttention(Module):
         self.out_proj = Linear(d_model, d_model, bias, rng)
         self.dropout_rng = rng.spawn("dropout")
 
+    def extra_repr(self) -> str:
+        return f"{self.d_model} features, {self.n_heads} heads, dropout {self.dropout}"
+
     def split_heads(self, x: Tensor) -> Tensor:
         if x.ndim != 3 or x.shape[2] % self.d_model:
             raise ValueError(

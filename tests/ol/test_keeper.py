@@ -1,31 +1,28 @@
 # Tangled from book/workshop/ol-class-tests.md
 """Runs that are interrupted, killed and repeated, and clusters that are lost."""
 
+import ast
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tomllib
 
 import psutil
 import pytest
 
 from ol import classroom, cli, keeper
-from ol.registry import ROOT, find
+from ol.registry import ROOT, Refusal, find
 from ol.sandbox import Limits
 
 L53 = find("L5.3")
 HANG = "import time\n\n\ndef test_a():\n    time.sleep(1000)\n"
 
 
-def submit(folder, name, text):
-    path = folder / name / "python/tests/l5-3-mha/test_mha.py"
-    path.parent.mkdir(parents=True)
-    path.write_text(text)
-
-
 @pytest.fixture
-def submissions(tmp_path):
+def submissions(tmp_path, submit):
     """Four that are quick, and one that hangs."""
     folder = tmp_path / "a class"
     for i in range(4):
@@ -37,19 +34,9 @@ def submissions(tmp_path):
 def start(folder, scratch, *words):
     """A run in a process of its own; what it says of its progress can be read."""
     scratch.mkdir(exist_ok=True)
+    words = ["grade", str(folder), "--points", "0:100", "--jobs", "2", *words]
     return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "ol",
-            "grade",
-            str(folder),
-            "--points",
-            "0:100",
-            "--jobs",
-            "2",
-            *words,
-        ],
+        [sys.executable, "-m", "ol", *words],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,13 +54,7 @@ def journal(folder):
 
 @pytest.mark.parametrize(
     ("kind", "after", "status"),
-    [
-        ("SIGINT", 1, 130),
-        ("SIGTERM", 4, 143),
-        ("SIGHUP", 2, 129),
-        ("SIGKILL", 1, -9),
-        ("SIGKILL", 4, -9),
-    ],
+    [("SIGINT", 1, 130), ("SIGTERM", 4, 143), ("SIGHUP", 2, 129), ("SIGKILL", 1, -9)],
 )
 @pytest.mark.slow
 def test_a_signal_loses_nothing_and_leaves_nothing(submissions, tmp_path, kind, after, status):
@@ -105,17 +86,9 @@ def test_a_signal_loses_nothing_and_leaves_nothing(submissions, tmp_path, kind, 
 @pytest.fixture
 def told(monkeypatch):
     """Orders are not carried out but collected."""
-    orders = []
-    answer = {
-        "module": {"state": "missed", "passed": ["a"], "count": 1, "messages": {}, "detail": ""}
-    }
-
-    def grade(order):
-        orders.append(order)
-        return dict(orders.answer)
-
-    orders = type("Orders", (list,), {"answer": answer})()
-    monkeypatch.setattr(keeper, "grade", grade)
+    facts = {"state": "missed", "passed": ["a"], "count": 1, "messages": {}, "detail": ""}
+    orders = type("Orders", (list,), {"answer": {"module": facts}})()
+    monkeypatch.setattr(keeper, "grade", lambda order: orders.append(order) or dict(orders.answer))
     return orders
 
 
@@ -146,27 +119,20 @@ def test_only_what_has_changed_is_graded_again(tmp_path, told, monkeypatch):
     assert len(told) == 9
 
 
-def test_what_was_stopped_is_tried_again_with_other_limits(tmp_path, told):
+def test_what_was_stopped_or_lost_is_tried_again(tmp_path, told):
     module(tmp_path, "ada", "x = 1")
     told.answer = {"stopped": "more than 3 s"}
-    for _ in range(2):
-        assert run(tmp_path, limits=Limits(seconds=3)).status == 0
-    assert len(told) == 1
-    run(tmp_path, limits=Limits(seconds=4))
-    assert len(told) == 2
-
-
-def test_what_was_lost_is_not_kept(tmp_path, told):
-    module(tmp_path, "ada", "x = 1")
-    told.answer = {"lost": "the scheduler is gone"}
-    for count in (1, 2):
-        answer = run(tmp_path)
-        assert answer.status == 1
-        assert answer.data["submissions"][0]["state"] == "not graded"
+    for seconds, count in ((3, 1), (3, 1), (4, 2)):  # under other limits only
+        assert run(tmp_path, limits=Limits(seconds=seconds)).status == 0
         assert len(told) == count
+    told.answer = {"lost": "the scheduler is gone"}
+    for count in (3, 4):
+        answer = run(tmp_path, limits=Limits(seconds=5))
+        assert (answer.status, len(told)) == (1, count)
+        assert answer.data["submissions"][0]["state"] == "not graded"
 
 
-def test_a_damaged_journal_is_worked_out_again(tmp_path, told):
+def test_a_journal_that_is_damaged_or_cannot_be_written_costs_no_row(tmp_path, told):
     module(tmp_path, "ada", "x = 1")
     run(tmp_path)
     (path,) = (tmp_path / classroom.JOURNAL).iterdir()
@@ -174,14 +140,11 @@ def test_a_damaged_journal_is_worked_out_again(tmp_path, told):
         path.write_bytes(text.encode("utf-8", "surrogateescape"))
         assert run(tmp_path).data["passed"] == 1
         assert len(told) == count
-
-
-def test_a_journal_that_cannot_be_written_does_not_end_the_run(tmp_path, told):
-    module(tmp_path, "ada", "x = 1")
-    (tmp_path / classroom.JOURNAL).write_text("")
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.write_text("")
     answer = run(tmp_path)
-    assert answer.status == 1
-    assert answer.data["passed"] == 1
+    assert (answer.status, answer.data["passed"]) == (1, 1)
     assert "not kept" in answer.data["unwritten"][0]
 
 
@@ -277,10 +240,23 @@ def test_workflow_is_printed(capsys):
 
     assert cli.main(["grade", "--workflow"]) == 0
     text = capsys.readouterr().out
-    assert "ol grade . --one --chapter L5.3" in text
     made = yaml.safe_load(text)
     assert made["name"] == "Autograding Tests"
     assert list(made["jobs"]) == ["run-autograding-tests"]
+    install, *_, last = [
+        step["run"]
+        for step in made["jobs"]["run-autograding-tests"]["steps"]
+        if "pip" in step.get("run", "") or "ol grade" in step.get("run", "")
+    ]
+    assert last == "ol grade . --one --chapter L5.3"  # and no grade that was kept
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    there = {re.split(r"\W", name)[0] for name in extra["learn"]} | {"numpy", "tinyllm"}
+    assert "tinyllm-book[learn]==" in install
+    tree = ast.parse(L53.course_tests.read_bytes())
+    wanted = {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
+    wanted |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
+    lacking = {name.partition(".")[0] for name in wanted} - there - set(sys.stdlib_module_names)
+    assert lacking <= set(install.split())
     assert cli.main(["grade"]) == 2
 
 
@@ -308,6 +284,13 @@ def lose(submissions, tmp_path, monkeypatch):
             return classroom.grade_class(submissions, points=(0.0, 100.0), dask=where, **wishes)
 
     return grade
+
+
+@pytest.mark.slow
+def test_no_cluster_is_said(submissions):
+    for address in ("tcp://127.0.0.1:1", "nonsense"):
+        with pytest.raises(Refusal, match=f"no cluster at {address}"):
+            classroom.grade_class(submissions, dask=address)
 
 
 @pytest.mark.slow

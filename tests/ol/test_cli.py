@@ -1,0 +1,150 @@
+# Tangled from book/workshop/ol-tests.md
+"""What the commands say, up to the tests and the grade."""
+
+import os
+
+import pytest
+
+from ol import cli, doctor, lesson
+from ol.registry import find
+
+
+def test_start_never_overwrites(ol, root):
+    status, first = ol("start", "L5.3", "--json")
+    module, tests = (root / path for path in find("L5.3").files)
+    tests /= "test_mha.py"
+    assert (status, first["written"]) == (0, [str(module), str(tests)])
+    assert "rung R5" in tests.read_text()
+    module.write_text("mine\n")
+    status, text = ol("start", "L5.3")
+    assert (status, "is there already and was not touched" in text) == (0, True)
+    assert module.read_text() == "mine\n"
+
+
+def test_start_says_what_is_missing(ol):
+    status, text = ol("start", "L5.3")
+    assert status == 0
+    assert "not built: L0.1" in text
+    assert "--ref-deps" in text
+    assert "the tests use M04.1, L5.2 from the book" in text
+    assert "R5 oracles" in text
+    assert "no graded tests" in ol("start", "L5.2")[1]
+
+
+def test_needs_are_asked_for(ol):
+    ol("start", "L5.3")
+    for verb in ("tests", "check", "mutate"):
+        status, text = ol(verb, "L5.3")
+        assert (status, "needs L5.1: build it, or pass --ref-deps" in text) == (1, True)
+    status, data = ol("check", "L5.3", "--json")
+    assert (status, data["status"], data["needs"][0]) == (1, 1, "L5.1")
+
+
+def test_ref_deps_is_remembered_and_shown(ol):
+    ol("start", "L5.3", "--ref-deps")
+    status, text = ol("status")
+    assert (status, "(--ref-deps)" in text) == (0, True)
+    data = ol("--json")[1]
+    assert data["ref_deps"] is True
+    assert {row["state"] for row in data["chapters"]} == {"ready", "begun"}
+    assert data["next"] == "ol tests L5.3"
+
+
+def test_wrong_use_is_status_2(ol, capsys):
+    assert ol("tests", "L9.9")[0] == 2
+    assert "which chapter? this is no chapter's folder" in ol("tests")[1]
+    assert "which command?" in ol("run", "L5.2")[1]
+    for words in (["paint"], ["start"], ["mutate", "L5.3", "--paint"]):
+        with pytest.raises(SystemExit) as error:
+            cli.main(words)
+        assert error.value.code == 2
+    assert "usage: ol" in capsys.readouterr().err
+    status, text = ol("mutate", "L0.1")
+    assert (status, "has no graded tests" in text) == (1, True)
+    assert ol("mutate", "L5.3", "--hint", "s99")[0] == 2
+
+
+def test_what_cannot_be_read_is_told(ol, root):
+    module = root / "python/tinyllm/xfmr/masks.py"
+    for words in (["tests", "L5.2"], ["check", "L5.2"], ["diff", "L5.2"]):
+        assert ol(*words) == (1, "ol: python/tinyllm/xfmr/masks.py is not there: ol start L5.2\n")
+    module.mkdir(parents=True)
+    assert "masks.py is no file: move it away, then ol start L5.2" in ol("tests", "L5.2")[1]
+    module.rmdir()
+    module.write_bytes(b'x = "\xff"')
+    status, text = ol("tests", "L5.2")
+    assert (status, "masks.py cannot be read: " in text) == (1, True)
+    ol("start", "L5.3", "--ref-deps")
+    (root / "python/tests/l5-3-mha/test_mha.py").unlink()
+    (root / "python/tests/l5-3-mha").rmdir()
+    assert "there are no tests of yours" in ol("mutate", "L5.3")[1]
+
+
+def test_a_full_disk_leaves_no_half_file(ol, root, monkeypatch):
+    def full(number):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        status, text = ol("start", "L5.2")
+        assert (status, "masks.py cannot be written: [Errno 28]" in text) == (1, True)
+        status, text = ol("mutate", "L5.3", "--hint", "s05")
+        assert (status, "this will not be remembered: [Errno 28]" in text) == (0, True)
+        assert "(2 more to come)" in text
+    assert [p.name for p in root.rglob("*") if p.is_file()] == []
+    assert "masks.py: written" in ol("start", "L5.2")[1]
+
+
+@pytest.mark.parametrize(
+    ("chapter", "missing", "said"),
+    [
+        ("L5.1", ["torch"], "L5.1's tests compare with torch: pip install torch"),
+        ("L0.6", ["safetensors"], "L0.6's tests use safetensors: pip install safetensors"),
+        (
+            "L5.1",
+            ["pytest", "torch"],
+            "use pytest and compare with torch: pip install pytest torch",
+        ),
+    ],
+)
+def test_a_library_that_is_missing_is_named(ol, monkeypatch, chapter, missing, said):
+    ol("start", chapter, "--ref-deps")
+    there = lesson.importlib.util.find_spec
+    monkeypatch.setattr(
+        lesson.importlib.util, "find_spec", lambda name: None if name in missing else there(name)
+    )
+    status, text = ol("tests", chapter)
+    assert (status, said in text) == (1, True)
+
+
+def test_doctor(ol, monkeypatch):
+    status, data = ol("doctor", "--json")
+    assert (status, data["versions"]["numpy"]) == (0, doctor.metadata.version("numpy"))
+
+    def version(name):
+        raise doctor.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(doctor.metadata, "version", version)
+    status, text = ol("doctor")
+    assert (status, "pip install pytest: ol tests, ol mutate" in text) == (1, True)
+
+
+def test_hints_come_one_by_one(ol):
+    levels = [ol("mutate", "L5.3", "--hint", "s05", "--json")[1] for _ in range(4)]
+    assert [data["level"] for data in levels] == [1, 2, 3, 3]
+    assert [len(data["hints"]) for data in levels[:2]] == [1, 2]
+    assert any(line.startswith("-") for line in levels[2]["hints"])
+    assert levels[3] == levels[2]
+
+
+def test_status_is_quick_and_imports_little(python, root):
+    code = "import sys; from ol import cli; cli.main([]); print(*sorted(sys.modules))"
+    modules = set(python("-c", code).stdout.splitlines()[-1].split())
+    assert not modules & {"numpy", "torch", "pytest", "subprocess", "ol.runner"}
+    spent = []
+    for _ in range(3):
+        before = os.times()
+        python("-m", "ol")
+        after = os.times()
+        spent.append(sum(after[2:4]) - sum(before[2:4]))  # processor time of children
+    assert min(spent) < 0.3

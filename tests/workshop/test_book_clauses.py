@@ -1,0 +1,64 @@
+# Tangled from book/workshop/proof.md
+"""What the course's tests ask is what the contracts say, clause by clause."""
+
+import ast
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ol.registry import find
+
+CLAUSES = tomllib.loads(Path(__file__).with_name("clauses.toml").read_text(encoding="utf-8"))
+SOURCE = re.compile(r"Vaswani et al\. .*\Z", re.DOTALL)  # which no test can check
+
+
+def sentences(contract):
+    """What the docstrings of a contract say, but for its sources and formulas on lines of their own."""
+    tree = ast.parse(contract)
+    texts = [
+        ast.get_docstring(node) or ""
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef | ast.FunctionDef)
+    ]
+    for text in texts:
+        prose = re.sub(r"^ {4}\S.*$", "", text, flags=re.MULTILINE)
+        prose = re.sub(r"\s+", " ", SOURCE.sub("", prose)).strip()
+        yield from filter(None, re.split(r"(?<=[.:])\s(?=[A-Z`])", prose))
+
+
+def faults(contract, tests, clauses):
+    """Tests without a clause, clauses that are not in the contract, and its sentences without a test."""
+    said = list(sentences(contract))
+    functions = [node.name for node in ast.parse(tests).body if isinstance(node, ast.FunctionDef)]
+    named = [name for name in functions if name.startswith("test_")]
+    yield from (f"{name} has no clause" for name in named if not clauses.get(name))
+    yield from (f"there is no {name}" for name in clauses if name not in named)
+    quoted = [(name, clause) for name, found in clauses.items() for clause in found]
+    for name, clause in quoted:
+        if not any(clause in sentence for sentence in said):
+            yield f"{name}: the contract does not say: {clause}"
+    for sentence in said:
+        if not any(clause in sentence for _, clause in quoted):
+            yield f"no test checks: {sentence}"
+
+
+@pytest.mark.parametrize("name", CLAUSES)
+def test_tests_ask_what_the_contract_says(name):
+    chapter = find(name)
+    contract, tests = (p.read_text("utf-8") for p in (chapter.contract, chapter.course_tests))
+    found = list(faults(contract, tests, CLAUSES[name]))
+    assert not found, "\n".join(found)
+
+
+def test_each_kind_of_fault_is_found():
+    contract = "def f():\n    '''Doubles x. Raises nothing.'''\n"
+    tests = "def test_a(): pass\ndef test_b(): pass\n"
+    assert list(faults(contract, tests, {"test_a": ["Halves x"], "test_c": []})) == [
+        "test_b has no clause",
+        "there is no test_c",
+        "test_a: the contract does not say: Halves x",
+        "no test checks: Doubles x.",
+        "no test checks: Raises nothing.",
+    ]
