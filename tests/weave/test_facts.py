@@ -45,12 +45,13 @@ def test_pitfalls_name_their_tests_and_an_unknown_one_is_reported(weave):
     assert "merging by <code>reshape</code>" in html
 
 
-def test_pitfalls_lead_to_the_page_that_has_the_difference(weave):
-    chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "")
-    diff = "```diff {#s01 patch=code-L1 file=ol/course/mutants/L1/s01.patch}\n-pass\n+1\n```\n"
-    html, faults = weave({"b.md": "# B\n\n" + diff, "a.md": chapter})
-    assert not faults
-    assert '<a href="b.html#patch-s01">s01</a>' in html
+VARIANT = "```python {#c file=c}\n1\n```\n\n```diff {#s01 patch=c file=p}\n-1\n+2\n```\n"
+
+
+def test_the_table_of_pitfalls_leads_to_a_mutant_beside_the_chapter(weave):
+    chapter = FACTS.format("L1", "a.py", "") + PITFALL
+    html, _ = weave({"L1-tests.md": f"# L1: the tests\n\n{VARIANT}", "L1-a.md": chapter})
+    assert '<a href="L1-tests.html#patch-s01">s01</a>' in html
 
 
 HONEST = """

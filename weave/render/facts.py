@@ -181,18 +181,11 @@ def pitfall(index: Index, page: Page, block: Block) -> str:
 def pitfalls(index: Index, page: Page, block: Block) -> str:
     """The table of all pitfalls of the chapter."""
     rows = []
-    home = {  # some are on the page of the tests
-        block.name: other.path
-        for other in index.pages.values()
-        for block in other.blocks
-        if block.patch and (block.file or "").startswith(f"ol/course/mutants/{page.chapter}/")
-    }
     for name, mutant in sorted(index.facts.get(page.chapter, {}).get("mutants", {}).items()):
         if mutant.get("hint") == "":  # a mutant that only keeps the chapter's own tests honest
             continue
-        place = Place(home.get(name, page.path), f"patch-{name}")
         cells = [
-            f'<a href="{escape(index.href(page.path, place))}">{escape(name)}</a>',
+            f'<a href="{_patch(index, page, name)}">{escape(name)}</a>',
             text(index, page, block.line, mutant.get("pitfall", "")),
             text(index, page, block.line, mutant.get("symptom", "")),
             tests(index, page, block.line, mutant.get("caught_by", [])),
@@ -202,6 +195,15 @@ def pitfalls(index: Index, page: Page, block: Block) -> str:
         f'<th scope="col">{name}</th>' for name in ("Mutant", "Pitfall", "Symptom", "Caught by")
     )
     return f'<div class="table-frame" tabindex="0"><table class="pitfalls"><thead><tr>{head}</tr></thead><tbody>\n{"".join(rows)}</tbody></table></div>'
+
+
+def _patch(index: Index, page: Page, name: str) -> str:
+    """Where a mutant is shown: on the chapter's page or on one beside it."""
+    for path in (page.path, *index.companions(page.chapter)):
+        for block in index.pages[path].blocks:
+            if block.patch and block.name == name:
+                return escape(index.href(page.path, index.place(block)))
+    return f"#patch-{escape(name)}"
 
 
 def chapter_map(index: Index, page: Page) -> str:
