@@ -99,21 +99,16 @@ def test_an_output_waits_to_be_asked_for(weave):
 
 def test_code_is_folded_and_its_output_is_not(weave):
     cells = (".run .fold title='Long $x$'", "print(1)"), (".fold #b file=b.py", "b = 2")
-    html, wrong = weave({"a.md": page(*cells)})
+    variant = "```diff {.fold #s01 patch=b}\n-b = 2\n+b = 3\n```\n"
+    html, wrong = weave({"a.md": f"{page(*cells)}\n{variant}"})
     assert not wrong
-    cell, block = re.findall(r"<details class=\"code-behind\">(.*?)</details>", html, re.S)
+    cell, block, other = re.findall(r"<details class=\"code-behind\">(.*?)</details>", html, re.S)
     assert "<summary>Long <math>" in cell
     assert "output" not in cell
     assert shown(html) == ["1"]
     assert "<summary>b</summary>" in block
     assert 'id="chunk-b"' in block
-
-
-def test_a_variant_can_be_folded(weave):
-    text = page(("#b file=b.py", "b = 2")) + "\n```diff {.fold #s01 patch=b}\n-b = 2\n+b = 3\n```\n"
-    html, wrong = weave({"a.md": text})
-    assert not wrong
-    assert '<summary>s01</summary>\n<div class="chunk chunk-variant"' in html
+    assert other.startswith('<summary>s01</summary>\n<div class="chunk chunk-variant"')
 
 
 def test_an_expected_error_is_the_output(weave):
@@ -187,11 +182,7 @@ def test_a_cell_is_run_with_the_chunks_it_refers_to_and_tangled_as_well(weave):
         ("raise SystemExit(0)", 10, "SystemExit: 0"),
         ("raise ValueError", 10, "ValueError"),
         ("class A:\n    def __repr__(self):\n        1 / 0\n\nA()", 12, "ZeroDivisionError: "),
-        (
-            "import os\n_ = os.write(2, b'\\xff')\nos._exit(3)",
-            9,
-            "the process that runs it ended with 3",
-        ),
+        ("import os\nos._exit(3)", 9, "the process that runs it ended with 3"),
     ],
 )
 def test_a_cell_that_fails_is_reported_at_its_line(weave, code, line, message):
@@ -200,19 +191,14 @@ def test_a_cell_that_fails_is_reported_at_its_line(weave, code, line, message):
     Path("tinyllm/__init__.py").touch()
     Path("tinyllm/toy.py").write_text(f"# Tangled from book/b.md\n{toy}\n")
     chunk = "\n```python {#chunk}\ngone\n```\n"
-    cells = (
-        (".run", "def f(x):\n    1 / x"),
-        (".run", "x = 1"),
-        (".run", code),
-        (".run", "print(x)"),
-    )
-    text = noweb(page(*cells[:1]) + "\n" + page(*cells[2:])[4:] + chunk)
+    first, last = (".run", "def f(x):\n    1 / x"), (".run .hide-output", "print(x)")
+    text = noweb(page(first) + "\n" + page((".run", code), last)[4:] + chunk)
     html, wrong = weave({"b.md": page(("#toy file=tinyllm/toy.py", toy)), "a.md": text})
     assert len(wrong) == 1
     wanted = re.escape(f"book/a.md:{line}: {message}").replace(r"\.\*", ".*")
     assert re.match(wanted, wrong[0]), wrong
     assert '<code class="bad">' in html
-    assert shown(html)[1:] == []  # what stands behind it has not run
+    assert shown(html)[1:] == ["not run: a cell above it fails"]
 
 
 def test_a_cell_that_does_not_raise_though_it_should_is_reported(weave):
@@ -225,7 +211,8 @@ def test_a_cell_that_never_ends_is_stopped(weave, monkeypatch):
     text = page((".run", "print('before')"), (".run", "while True:\n    pass"), (".run", "1"))
     html, wrong = weave({"a.md": text})
     assert wrong == ["book/a.md:7: still running after 3 seconds, and stopped"]
-    assert shown(html) == ["before", "still running after 3 seconds, and stopped"]
+    stopped = "still running after 3 seconds, and stopped"
+    assert shown(html) == ["before", stopped, "not run: a cell above it fails"]
 
 
 def test_results_are_kept_while_cells_and_package_are_what_they_were(weave):
@@ -269,11 +256,8 @@ ASK = "# A\n\n```python {{.run}}\nimport numpy as np\nx = np.array([0.5, 2.25])\
 def test_a_question_has_its_answer_computed(weave, answer, data, told):
     html, wrong = weave({"a.md": ASK.format(answer, "What is `x`,\n and $x$?")})
     assert not wrong
-    form = re.search(
-        r'<form class="ask" data-answer="([^"]*)"(?: data-decimals="(\d)")?>(.*?)</form>',
-        html,
-        re.S,
-    )
+    start = r'(?s)<form class="ask" data-answer="([^"]*)"(?: data-decimals="(\d)")?>'
+    form = re.search(start + "(.*?)</form>", html)
     assert form.groups()[:2] == data
     assert '<label for="ask-8">What is <code>x</code>, and <math>' in form[3]
     assert 'id="ask-8"' in form[3]
@@ -313,9 +297,8 @@ def test_a_chapter_and_its_pages_lead_to_each_other(weave):
     weave(files | {"1-a/L1.1-lab.md": "# L1.1 Of one: its lab\n" + page((".run", "1"))[4:]})
     index = current()
     beside = {path: notebook.beside(index, index.pages[path]) for path in index.pages}
-    links = {
-        path: re.findall(r'href="([^"]*)"[^>]*>([^<]*)', html) for path, html in beside.items()
-    }
+    link = re.compile(r'href="([^"]*)"[^>]*>([^<]*)')
+    links = {path: link.findall(html) for path, html in beside.items()}
     lab, tests = ("L1.1-lab.html", "Its lab"), ("L1.1-tests.html", "Its tests")
     chapter, own = ("L1.1-of-one.html", "L1.1 Of one: two"), ("L1.1-lab.ipynb", "Notebook")
     assert links == {
@@ -338,8 +321,6 @@ def test_a_page_is_a_notebook_too(weave):
     assert (made["nbformat"], made["nbformat_minor"]) == (4, 5)
     cells = made["cells"]
     assert [cell["id"] for cell in cells] == [f"cell-{number}" for number in range(len(cells))]
-    keys = {"id", "cell_type", "metadata", "source"}
-    assert all(cell.keys() - keys <= {"execution_count", "outputs"} for cell in cells)
     words = [cell["source"] for cell in cells if cell["cell_type"] == "markdown"]
     code = [cell["source"] for cell in cells if cell["cell_type"] == "code"]
     assert words[0].startswith("# L1.1 Of one: two\n\n*A page of the book")

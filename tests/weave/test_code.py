@@ -130,14 +130,14 @@ def test_whatever_a_page_shows_of_a_block_is_where_links_to_it_lead(weave):
     ids = re.findall(r' id="([^"]+)"', html)
     assert sorted(ids) == sorted(page.anchors.values())
     assert len(ids) == 6
-    folded = html[html.index("<details") : html.index("</details>")]
-    assert 'id="chunk-numbers"' in folded.partition("</summary>")[2]  # so that it opens
+    folded = html.partition('<details class="code-behind">')[2]
+    assert 'id="chunk-numbers"' in folded.partition("</details>")[0].partition("</summary>")[2]  # so that it opens
 
 
-def test_pages_of_notebooks_have_the_address_that_mkdocs_gives_them(weave):
+def test_pages_have_the_address_that_mkdocs_gives_them(weave):
     weave(BOOK)
     index = current()
-    assert index.href("a/b.md", Place("c/d.py", "x")) == "../c/d.html#x"
+    assert index.href("a/b.md", Place("c/d.md", "x")) == "../c/d.html#x"
     assert index.href("", Place("code/c.py.md", "")) == "code/c.py.html"
 
 

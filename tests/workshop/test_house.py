@@ -10,7 +10,7 @@ import pytest
 from weave.model.imports import ROOMS, imports, modules, room_of
 
 ROOT = Path(__file__).resolve().parents[2]
-BUDGET = {"literate": 2330, "weave": 4120, "ol": 3860}  # lines that are not blank
+BUDGET = {"literate": 2330, "weave": 4150, "ol": 3860}  # lines that are not blank
 TESTS = ["literate/*.py", "weave/*.py", "workshop/test_ol_*.py", "workshop/test_[cm]*.py"]
 BUDGET_OF_TESTS = 9800  # of the tools
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 60

@@ -45,6 +45,7 @@ class Index:
         self.folder = folder
         self.root = Path(folder).absolute().parent
         self.drawn: dict[str, dict[int, Output]] = {}  # page -> its figures, once all are drawn
+        self.begun = False  # whether the cells of all pages are being run
         self.common: object = None  # what goes into every page, once somebody asked
         # page -> what it asked by `test` and `defined`: by that it is known whether it would come out the same
         self.answers: defaultdict[str, dict[tuple[str, str], Place | None]] = defaultdict(dict)

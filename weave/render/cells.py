@@ -55,7 +55,7 @@ def _form(form: str, text: str, name: str) -> str:
     if form == "html":
         return f'<div class="table-frame" tabindex="0">{text}</div>'
     if form == "note":
-        return f'<p class="note">… {escape(text)}</p>'
+        return f'<p class="note">{escape(text)}</p>'
     return f'<pre class="{form}" tabindex="0">{escape(text.rstrip().translate(PICTURES), quote=False)}</pre>'
 
 

@@ -181,7 +181,7 @@ def pitfall(index: Index, page: Page, block: Block) -> str:
 def pitfalls(index: Index, page: Page, block: Block) -> str:
     """The table of all pitfalls of the chapter."""
     rows = []
-    for name, mutant in index.facts.get(page.chapter, {}).get("mutants", {}).items():
+    for name, mutant in sorted(index.facts.get(page.chapter, {}).get("mutants", {}).items()):
         if mutant.get("hint") == "":  # a mutant that only keeps the chapter's own tests honest
             continue
         cells = [

@@ -138,7 +138,7 @@ def run(name: str, kind: str, code: str, names: dict[str, Any]) -> Result:
         else:
             error = message, frames
     if stream.left_out:
-        shown.append(["note", f"{stream.left_out:,} more characters are left out"])
+        shown.append(["note", f"… {stream.left_out:,} more characters are left out"])
     return {"shown": shown, "error": error}
 
 

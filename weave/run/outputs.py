@@ -28,6 +28,7 @@ _last: dict[tuple[Path, str, str], str] = {}  # root, chapter, name -> SVG
 def outputs(index: Index, page: Page) -> dict[int, Output]:
     """The info string's line of each such block -> its output."""
     if page.outputs is None:
+        _begin(index)
         if any("figure" in block.classes for block in page.blocks):
             _of_figures(index)
         figures = index.drawn.get(page.path, {})
@@ -101,16 +102,27 @@ def _tools(root: Path) -> list[Path]:
     return [here / "execute.py", *figures, *kept.below(root / "ol")]
 
 
+def _begin(index: Index) -> None:
+    """Runs the cells of all pages, once: one page at a time, while others are rendered."""
+    for page in index.pages.values() if not index.begun else ():
+        if cells(page):
+            _, key = _place(index, page, _asked(index, page))
+            _cells.begin(page.path, key, partial(results, index, page), known(index, page))
+    index.begun = True
+
+
 def _of_cells(index: Index, page: Page) -> dict[int, Output]:
     blocks = cells(page)
     if not blocks:
         return {}
-    _, key = _place(index, page, _asked(index, page))
-    _cells.begin(page.path, key, partial(results, index, page), known(index, page))
     found, current = _cells.result(page.path)
     if found is None or not current and len(found) != len(blocks):
         found = []
-    done = {block.line: Output(late=not current) for block in blocks}
+    behind = (("note", "not run: a cell above it fails"),)
+    done = {
+        block.line: Output(shown=behind if found else (), late=not found and not current)
+        for block in blocks
+    }
     for number, (block, result) in enumerate(zip(blocks, found, strict=False)):
         wrong = diagnosis(index, blocks, number, result) if result["error"] and current else None
         shown = tuple((form, text) for form, text in result["shown"])

@@ -120,9 +120,7 @@ def _collect() -> None:
 def on_files(files: Any, config: Any) -> Any:
     """Writes the generated pages, and hands them to MkDocs."""
     index = current(config["docs_dir"])
-    unread = {diagnostic.path for diagnostic in index.book.errors} - {
-        c.path for c in index.book.chapters
-    }
+    unread = {one.path for one in index.book.errors} - {c.path for c in index.book.chapters}
     for file in files.documentation_pages() if unread else ():
         if os.path.join(index.folder, file.src_uri) in unread:  # MkDocs would stop at it
             file.content_string = ""

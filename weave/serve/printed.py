@@ -183,9 +183,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Print the whole book as one PDF.")
     parser.add_argument("-o", "--output", type=Path, default=Path("build/tinyllm.pdf"))
     parser.add_argument("-f", "--config-file", default="mkdocs.yml")
-    parser.add_argument(
-        "--no-strict", action="store_true", help="print a book with diagnostics too"
-    )
+    parser.add_argument("--no-strict", action="store_true", help="whatever is wrong in the book")
     options = parser.parse_args()
     from mkdocs.config import load_config
     from mkdocs.exceptions import Abort, ConfigurationError
@@ -197,7 +195,7 @@ def main() -> int:
         count = make(config, options.output)
     except Abort:
         print(
-            "weave.serve.printed: a book with diagnostics is not printed; --no-strict prints it",
+            "weave.serve.printed: a book in which something is wrong is not printed, but with --no-strict",
             file=sys.stderr,
         )
         return 1
