@@ -130,8 +130,8 @@ def test_whatever_a_page_shows_of_a_block_is_where_links_to_it_lead(weave):
     ids = re.findall(r' id="([^"]+)"', html)
     assert sorted(ids) == sorted(page.anchors.values())
     assert len(ids) == 6
-    folded = html.partition('<details class="code-behind">')[2]
-    assert 'id="chunk-numbers"' in folded.partition("</details>")[0].partition("</summary>")[2]  # so that it opens
+    folded = html.partition('<details class="code-behind">')[2].partition("</details>")[0]
+    assert 'id="chunk-numbers"' in folded.partition("</summary>")[2]  # so that it opens
 
 
 def test_pages_have_the_address_that_mkdocs_gives_them(weave):
