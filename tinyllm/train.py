@@ -37,9 +37,7 @@ def cross_entropy(
     ids, counts = _targets(logits, targets, ignore, reduction)
     V, every = logits.shape[-1], bool(counts.all())
     counted: Any = slice(None) if every else np.flatnonzero(counts)
-    chosen = ids.reshape(-1)[
-        counted
-    ].copy()  # the caller may use the array again before the walk back
+    chosen = ids.reshape(-1)[counted].copy()  # the caller may fill the array anew before backward
     n = len(chosen)
     divisor = n if reduction == "mean" else 1
     z = logits.data.reshape(ids.size, V)[counted]  # [n, V]

@@ -337,7 +337,7 @@ def test_where_against_torch():
 
 
 def test_where_does_not_see_what_it_leaves_out():
-    for n in (1, 1300):
+    for n in (1300, 1):
         x = leaf(np.repeat([np.nan, np.inf, 4], n))
         z = tensor.where(x > 0, x, 0.0)
         assert z.tolist() == np.repeat([0, np.inf, 4], n).tolist()
