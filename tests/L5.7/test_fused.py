@@ -776,8 +776,9 @@ def test_fused_errors():
     q, k, v, _ = (Tensor(x) for x in inputs())
     with pytest.raises(TypeError):
         fused_attention_packed(np.ones((3, 4, 5)))
-    with pytest.raises(ValueError):
-        fused_attention_packed(Tensor(np.ones((2, 4, 5, 6))))
+    for shape in ((2, 4, 5, 6), (4, 5, 6), (2, 2, 5, 5, 6), (3, 5)):
+        with pytest.raises(ValueError):
+            fused_attention_packed(Tensor(np.ones(shape)))
     for rows in (0, -1):
         with pytest.raises(ValueError):
             fused_attention(q, k, v, rows=rows)
