@@ -1,7 +1,6 @@
 # Tangled from book/2-transformer/L5.1-tests.md
 """Tests of L5.1, scaled dot-product attention."""
 
-import contextlib
 import itertools
 from functools import partial
 
@@ -522,13 +521,13 @@ def test_backward_twice(way):
         np.testing.assert_allclose(leaf.grad, 2 * gradient, rtol=1e-12)
 
 
-def by_torch(q, k, v, grad, allowed, scale):
+def by_torch(q, k, v, grad, allowed, scale, factors=1.0):
     """Output and gradients of the definition, differentiated by torch; dead rows are 0."""
     q, k, v = (torch.tensor(x, requires_grad=True) for x in (q, k, v))
     reads = torch.tensor(np.array(allowed))
     alive = reads.any(-1, keepdim=True)
     scores = (scale * (q @ k.mT)).masked_fill(~reads & alive, -torch.inf)
-    out = (scores.softmax(-1) * alive) @ v
+    out = (scores.softmax(-1) * alive * torch.as_tensor(factors)) @ v
     out.backward(torch.tensor(grad))
     return [x.detach().numpy() for x in (out, q.grad, k.grad, v.grad)]
 
@@ -622,23 +621,41 @@ def test_calls_do_not_remember(way):
 
 @every_way
 @pytest.mark.parametrize("state", ["plain", "masked", "no_grad"])
-@pytest.mark.parametrize(("lead", "Tq", "Tk"), [((70, 1), 2, 3), ((1,), 3, 70), ((), 1, 1)])
+@pytest.mark.parametrize(
+    ("lead", "Tq", "Tk"), [((70, 1), 2, 3), ((1,), 3, 70), ((), 1, 1), ((2,), 70, 4)]
+)
 @pytest.mark.parametrize("rate", [0.1, 0.8])
 def test_dropout_at_any_size(way, state, lead, Tq, Tk, rate):
-    q, k, v, _ = inputs(lead, Tq, Tk)
+    q, k, v, grad = inputs(lead, Tq, Tk)
     allowed = np.ones((*lead, Tq, Tk), bool)
     if state == "masked":
         allowed = draw(*lead, Tq, Tk, seed=9) > -0.5
-    weights = scaled_dot_product_attention(Tensor(q), Tensor(k), Tensor(v), allowed)[1].data
     rng, own = PCG32(5), PCG32(5)
     for _ in range(3):
-        kept = rng.uniform(0.0, 1.0, (*lead, Tq, Tk)) >= rate
-        wanted = (weights * kept / (1 - rate)) @ v
+        factors = (rng.uniform(0.0, 1.0, (*lead, Tq, Tk)) >= rate) / (1 - rate)
+        wanted = by_torch(q, k, v, grad, allowed, 0.5, factors)
         mask = allowed if state == "masked" else None
-        with no_grad() if state == "no_grad" else contextlib.nullcontext():
-            out = way(Tensor(q), Tensor(k), Tensor(v), mask, dropout=rate, rng=own)
-        np.testing.assert_allclose(out.data, wanted, rtol=1e-11, atol=1e-12)
+        if state == "no_grad":
+            with no_grad():
+                found = [way(Tensor(q), Tensor(k), Tensor(v), mask, dropout=rate, rng=own).data]
+        else:
+            found = run(way, q, k, v, grad, mask, dropout=rate, rng=own)
+        for x, y in zip(found, wanted, strict=False):
+            np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-11)
         assert own.state() == rng.state()
+
+
+@every_way
+@pytest.mark.parametrize("masked", [False, True])
+def test_two_graphs_at_once(way, masked):
+    mask = np.tri(4, 5, 1, dtype=bool) if masked else None
+    parts = [inputs((2,), 4, 5, seed=seed) for seed in (1, 20)]
+    wanted = [run(way, *part, mask) for part in parts]
+    leaves = [[Tensor(x, requires_grad=True) for x in part[:3]] for part in parts]
+    outs = [way(*some, mask) for some in leaves]
+    for some, out, part, want in zip(leaves, outs, parts, wanted, strict=True):
+        out.backward(part[3])
+        assert_close([out.data, *(x.grad for x in some)], want)
 
 
 @every_way

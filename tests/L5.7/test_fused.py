@@ -1,7 +1,6 @@
 # Tangled from book/2-transformer/L5.7-tests.md
 """Tests of L5.7, fused attention: those of L5.1, and what only this module has."""
 
-import contextlib
 import itertools
 import tracemalloc
 from functools import partial
@@ -469,13 +468,13 @@ def test_backward_twice(way):
         np.testing.assert_allclose(leaf.grad, 2 * gradient, rtol=1e-12)
 
 
-def by_torch(q, k, v, grad, allowed, scale):
+def by_torch(q, k, v, grad, allowed, scale, factors=1.0):
     """Output and gradients of the definition, differentiated by torch; dead rows are 0."""
     q, k, v = (torch.tensor(x, requires_grad=True) for x in (q, k, v))
     reads = torch.tensor(np.array(allowed))
     alive = reads.any(-1, keepdim=True)
     scores = (scale * (q @ k.mT)).masked_fill(~reads & alive, -torch.inf)
-    out = (scores.softmax(-1) * alive) @ v
+    out = (scores.softmax(-1) * alive * torch.as_tensor(factors)) @ v
     out.backward(torch.tensor(grad))
     return [x.detach().numpy() for x in (out, q.grad, k.grad, v.grad)]
 
@@ -569,23 +568,41 @@ def test_calls_do_not_remember(way):
 
 @every_way
 @pytest.mark.parametrize("state", ["plain", "masked", "no_grad"])
-@pytest.mark.parametrize(("lead", "Tq", "Tk"), [((70, 1), 2, 3), ((1,), 3, 70), ((), 1, 1)])
+@pytest.mark.parametrize(
+    ("lead", "Tq", "Tk"), [((70, 1), 2, 3), ((1,), 3, 70), ((), 1, 1), ((2,), 70, 4)]
+)
 @pytest.mark.parametrize("rate", [0.1, 0.8])
 def test_dropout_at_any_size(way, state, lead, Tq, Tk, rate):
-    q, k, v, _ = inputs(lead, Tq, Tk)
+    q, k, v, grad = inputs(lead, Tq, Tk)
     allowed = np.ones((*lead, Tq, Tk), bool)
     if state == "masked":
         allowed = draw(*lead, Tq, Tk, seed=9) > -0.5
-    weights = scaled_dot_product_attention(Tensor(q), Tensor(k), Tensor(v), allowed)[1].data
     rng, own = PCG32(5), PCG32(5)
     for _ in range(3):
-        kept = rng.uniform(0.0, 1.0, (*lead, Tq, Tk)) >= rate
-        wanted = (weights * kept / (1 - rate)) @ v
+        factors = (rng.uniform(0.0, 1.0, (*lead, Tq, Tk)) >= rate) / (1 - rate)
+        wanted = by_torch(q, k, v, grad, allowed, 0.5, factors)
         mask = allowed if state == "masked" else None
-        with no_grad() if state == "no_grad" else contextlib.nullcontext():
-            out = way(Tensor(q), Tensor(k), Tensor(v), mask, dropout=rate, rng=own)
-        np.testing.assert_allclose(out.data, wanted, rtol=1e-11, atol=1e-12)
+        if state == "no_grad":
+            with no_grad():
+                found = [way(Tensor(q), Tensor(k), Tensor(v), mask, dropout=rate, rng=own).data]
+        else:
+            found = run(way, q, k, v, grad, mask, dropout=rate, rng=own)
+        for x, y in zip(found, wanted, strict=False):
+            np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-11)
         assert own.state() == rng.state()
+
+
+@every_way
+@pytest.mark.parametrize("masked", [False, True])
+def test_two_graphs_at_once(way, masked):
+    mask = np.tri(4, 5, 1, dtype=bool) if masked else None
+    parts = [inputs((2,), 4, 5, seed=seed) for seed in (1, 20)]
+    wanted = [run(way, *part, mask) for part in parts]
+    leaves = [[Tensor(x, requires_grad=True) for x in part[:3]] for part in parts]
+    outs = [way(*some, mask) for some in leaves]
+    for some, out, part, want in zip(leaves, outs, parts, wanted, strict=True):
+        out.backward(part[3])
+        assert_close([out.data, *(x.grad for x in some)], want)
 
 
 @every_way
@@ -694,6 +711,36 @@ def test_packed(kind):
     assert_close([out.data, *np.split(qkv.grad, 3, axis=1)], wanted)
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(
+    ("lead", "H", "T", "d"),
+    [
+        ((), 2, 5, 3),
+        ((2,), 12, 3, 2),
+        ((70,), 1, 2, 1),
+        ((2,), 3, 1, 4),
+        ((2, 3), 2, 4, 3),
+        ((1,), 2, 300, 2),
+    ],
+)
+def test_packed_at_any_size(lead, H, T, d, masked):
+    mask = draw(*lead, H, T, T, seed=7) > 0 if masked else None
+    kept = []
+    for seed in (1, 5):
+        parts = [draw(*lead, H, T, d, seed=seed + i) for i in range(4)]
+        for options in ({}, {"scale": 0.6}, {"dropout": 0.5}):
+            rngs = [PCG32(1), PCG32(1)] if "dropout" in options else [None, None]
+            wanted = run(definition, *parts, mask, rng=rngs[0], **options)
+            qkv = Tensor(np.concatenate(parts[:3], axis=-3), requires_grad=True)
+            out = fused_attention_packed(qkv, mask, rng=rngs[1], **options)
+            out.backward(parts[3])
+            assert_close([out.data, *np.split(qkv.grad, 3, axis=-3)], wanted, 1e-11)
+            kept.append((out.data, out.data.copy(), qkv.grad, qkv.grad.copy()))
+    for out, copy, grad, same in kept:
+        np.testing.assert_array_equal(out, copy)
+        np.testing.assert_array_equal(grad, same)
+
+
 @pytest.mark.parametrize("kind", ["open", "causal"])
 def test_memory_does_not_grow_with_the_square(kind):
     T = 4096
@@ -729,8 +776,9 @@ def test_fused_errors():
     q, k, v, _ = (Tensor(x) for x in inputs())
     with pytest.raises(TypeError):
         fused_attention_packed(np.ones((3, 4, 5)))
-    with pytest.raises(ValueError):
-        fused_attention_packed(Tensor(np.ones((2, 4, 5, 6))))
+    for shape in ((2, 4, 5, 6), (4, 5, 6), (2, 2, 5, 5, 6), (3, 5)):
+        with pytest.raises(ValueError):
+            fused_attention_packed(Tensor(np.ones(shape)))
     for rows in (0, -1):
         with pytest.raises(ValueError):
             fused_attention(q, k, v, rows=rows)

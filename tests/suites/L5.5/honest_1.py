@@ -77,7 +77,7 @@ def twins(ours, theirs, arrays, masks, their_masks):
         close(p.grad, value_of(name, grads))
 
 
-SIZES = [(8, 2, 12, 3, 7, 5), (6, 6, 9, 9, 40, 33), (36, 12, 70, 2, 1, 2)]
+SIZES = [(8, 2, 12, 3, 7, 5), (8, 2, 5, 4, 5, 5), (6, 6, 9, 9, 40, 33), (36, 12, 70, 2, 1, 2)]
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

@@ -86,7 +86,12 @@ def decoder_layer(layer, x, memory, mask, memory_mask, first):
 @pytest.mark.parametrize("bend", BENDS)
 @pytest.mark.parametrize(
     ("d", "H", "ff", "B", "ts", "tt", "n"),
-    [(8, 2, 12, 3, 6, 4, 2), (12, 12, 70, 9, 3, 2, 5), (4, 1, 3, 2, 70, 66, 1)],
+    [
+        (8, 2, 12, 3, 6, 4, 2),
+        (8, 2, 5, 3, 4, 4, 1),
+        (12, 12, 70, 9, 3, 2, 5),
+        (4, 1, 3, 2, 70, 66, 1),
+    ],
 )
 def test_equations(first, bend, d, H, ff, B, ts, tt, n):
     config = LayerConfig(d, H, ff, activation=bend, norm_first=first, eps=1e-2)
@@ -199,6 +204,10 @@ def test_dropout():
         if f"{path}.rng" in states or f"{path}.dropout_rng" in states:
             assert (model(x).data != want).any()
         part.eval()
+    quiet = made(EncoderLayer, config, PCG32(3))
+    for p in (*quiet.self_attention.out_proj.parameters(), *quiet.feed_forward.down.parameters()):
+        p.data *= 0
+    np.testing.assert_array_equal(quiet(x).data, x.data)  # what comes in is not dropped
     manual_seed(1)
     two = [Decoder(2, config).rng_state() for _ in range(2)]
     assert len({str(s) for one in two for s in one.values()}) == 24
