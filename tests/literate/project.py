@@ -5,9 +5,11 @@ import contextlib
 import io
 import shutil
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import literate.book
@@ -18,6 +20,13 @@ class Run(NamedTuple):
     status: int
     out: str
     err: str
+
+
+def process(folder: Path, *command: object, **options: Any) -> subprocess.CompletedProcess[bytes]:
+    """Python, or with `executable` another program, with these arguments in a process of its own."""
+    program = options.pop("executable", sys.executable)
+    options = {"cwd": folder, "capture_output": True, "check": False} | options
+    return subprocess.run([program, *map(str, command)], **options)
 
 
 class Project:

@@ -6,8 +6,6 @@ import json
 import os
 import re
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,7 @@ import pytest
 import literate.expand
 import literate.read
 import tangle
-from tests.literate.project import Project, refused
+from tests.literate.project import Project, process, refused
 
 HERE = Path(__file__).resolve().parent
 CASES = json.loads((HERE / "cases.json").read_text(encoding="utf-8"))
@@ -101,9 +99,7 @@ def traced(project, expected):
     lines = [("book/ch.md", line) for line in (4, 13, 14, 6, 7)]
     with contextlib.chdir(project.root):
         assert literate.expand.line_map(literate.read.read_book(), "a.py", bare=True) == lines
-    done = subprocess.run(
-        [sys.executable, "a.py"], cwd=project.root, capture_output=True, text=True, check=False
-    )
+    done = process(project.root, "a.py", text=True)
     told = project.run("where", "--bare", stdin=done.stderr).out.splitlines()
     assert [line[line.index("[") :] for line in told if "[" in line] == [
         "[book/ch.md:7]",
@@ -149,13 +145,10 @@ def test_every_case_with_steps_has_them_run():
 def test_the_program_runs_on_its_own(tmp_path):
     case = next(case for case in CASES if case["id"] == "blank-lines")
     project = Project(tmp_path, case["files"])
-    command = [sys.executable, "-I", "-S", tangle.__file__]
 
     def status(*arguments):
-        done = subprocess.run(
-            [*command, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert "Traceback" not in done.stderr
+        done = process(tmp_path, "-I", "-S", tangle.__file__, *arguments)
+        assert b"Traceback" not in done.stderr
         return done.returncode
 
     assert status("--bare", "--check") == 1

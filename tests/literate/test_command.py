@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 
 import tangle
-from tests.literate.project import Project, at_rest, block, chunk, target, two_files, watch
+from tests.literate.project import Project, at_rest, block, chunk, process, target, two_files, watch
 
 HERE = Path(__file__).resolve().parent
 
@@ -304,13 +304,8 @@ def test_the_list_shows_targets_with_their_chunks(tmp_path):
 def test_no_terminal_is_too_poor(encoding, arguments, tmp_path):
     project = Project(tmp_path, {"größe.md": target("größe.py", "数 = '\u2028'\n")})
     project.put("a", "")
-    done = subprocess.run(
-        [sys.executable, "-S", tangle.__file__, *arguments],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-        capture_output=True,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = process(tmp_path, "-S", tangle.__file__, *arguments, env=environment)
     assert done.stderr == b""
     assert done.returncode == (1 if arguments == ["--check"] else 0)
 
@@ -320,13 +315,8 @@ def test_streams_that_are_closed(tmp_path):
     for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
         for verb in ("", "--list", "where"):
             command = f'"$0" -S "$1" {verb} {closed}'
-            done = subprocess.run(
-                ["sh", "-c", command, sys.executable, tangle.__file__],
-                cwd=tmp_path,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
-            )
+            shell = "-c", command, sys.executable, tangle.__file__
+            done = process(tmp_path, *shell, executable="sh", stdin=subprocess.DEVNULL)
             assert b"Traceback" not in done.stderr
             assert done.returncode == 0
 
@@ -334,32 +324,19 @@ def test_streams_that_are_closed(tmp_path):
 def test_a_reader_that_goes_away_early(tmp_path):
     Project(tmp_path, "".join(target(f"f{k}", "x\n") for k in range(3000)))
     command = '"$0" -S "$1" --list | head -n 1'
-    done = subprocess.run(
-        ["sh", "-c", command, sys.executable, tangle.__file__],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.stderr) == ("f0\n", "")
+    done = process(tmp_path, "-c", command, sys.executable, tangle.__file__, executable="sh")
+    assert (done.stdout, done.stderr) == (b"f0\n", b"")
 
 
 def test_one_file_is_the_whole_tangler(tmp_path):
     root = Path(tangle.__file__).parent
-    made = subprocess.run(
-        ["make", "--no-print-directory", "tangler", f"PYTHON={sys.executable}"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-    )
+    made = process(root, "tangler", f"PYTHON={sys.executable}", executable="make")
     assert made.returncode == 0, made.stderr
     shutil.copy(root / "build/tangle.pyz", tmp_path)
     project = Project(tmp_path / "p", target("a.py", "x\n"))
-    run = [sys.executable, "-I", tmp_path / "tangle.pyz", "--bare"]
-    subprocess.run(run, cwd=project.root, check=True, capture_output=True)
+    packed = "-I", tmp_path / "tangle.pyz"
+    process(project.root, *packed, "--bare", check=True)
     assert project.made() == {"a.py": "x\n"}
     project.put("a.py", "y\n")
-    subprocess.run(
-        [*run[:3], "stitch", "--bare"], cwd=project.root, check=True, capture_output=True
-    )
+    process(project.root, *packed, "stitch", "--bare", check=True)
     assert project.text("book/ch.md") == target("a.py", "y\n")

@@ -490,6 +490,13 @@ def changed(tmp_path):
     return project, old, project.snapshot(), new
 
 
+def check_old_or_new(left, old, new, number):
+    for path in (old.keys() | new.keys()) - {literate.book.RECORD, "book/ch.md"}:
+        was, will = old.get(path), new.get(path)
+        between = None if path in ("flip", "flop") else was
+        assert left.get(path) in (was, between, will), (number, path)
+
+
 def test_a_killed_run_leaves_old_or_new_files_and_the_next_run_ends_well(changed, faulty_disk):
     project, old, start, new = changed
     steps = faulty_disk(project, "count", 0).seen
@@ -499,10 +506,7 @@ def test_a_killed_run_leaves_old_or_new_files_and_the_next_run_ends_well(changed
         restore(project, start)
         assert faulty_disk(project, "kill", number).status == -signal.SIGKILL
         left = project.snapshot()
-        for path in (old.keys() | new.keys()) - {literate.book.RECORD, "book/ch.md"}:
-            was, will = old.get(path), new.get(path)
-            between = None if path in ("flip", "flop") else was
-            assert left.get(path) in (was, between, will), (number, path)
+        check_old_or_new(left, old, new, number)
 
         assert project.run().status == 0
         assert project.snapshot() == new, number
@@ -541,10 +545,7 @@ def test_a_run_that_fails_leaves_old_or_new_files_and_the_next_run_goes_on(
             assert answer.status == 1
             assert "this change fails" in answer.err or "this disk is full" in answer.err
             left = project.snapshot()
-            for path in (old.keys() | new.keys()) - {literate.book.RECORD, "book/ch.md"}:
-                was, will = old.get(path), new.get(path)
-                between = None if path in ("flip", "flop") else was
-                assert left.get(path) in (was, between, will), (number, path)
+            check_old_or_new(left, old, new, number)
             if ".tangle-tmp" in answer.err or number < 10:
                 assert left == start
         assert project.run().status == 0

@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 import literate.expand
 import literate.read
 import tangle
-from tests.literate.project import Project, Run, block, chunk, target
+from tests.literate.project import Project, Run, block, chunk, process, target
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -53,18 +52,13 @@ class OwnTests(Project):
             self.tangle()
 
     def pytest(self, *arguments):
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", *arguments],
-            cwd=self.root,
-            env={
-                **os.environ,
-                "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
-                "PYTHONPATH": os.path.dirname(tangle.__file__),  # as where it is installed editable
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        environment = {
+            **os.environ,
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "PYTHONPATH": os.path.dirname(tangle.__file__),  # as where it is installed editable
+        }
+        command = "-m", "pytest", "-q", *arguments
+        done = process(self.root, *command, env=environment, text=True)
         assert "INTERNALERROR" not in done.stdout + done.stderr
         return done.stdout
 
@@ -375,17 +369,8 @@ def test_a_traceback_gets_chapter_lines(tmp_path):
         tmp_path, PROGRAM.replace("def low():\n    <<call>>", "def low():\n    1 / 0")
     )
     project.tangle()
-    done = subprocess.run(
-        [sys.executable, "-m", "p.main"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    told = subprocess.run(
-        [sys.executable, tangle.__file__, "where"],
-        cwd=tmp_path,
-        input=done.stderr,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+    done = process(tmp_path, "-m", "p.main", text=True)
+    told = process(tmp_path, tangle.__file__, "where", input=done.stderr, text=True).stdout
     places = re.findall(r'File ".*/p/(\w+\.py)", line (\d+).*  \[(.*)\]$', told, re.MULTILINE)
     assert places == [
         ("main.py", "10", "book/ch.md:9"),
@@ -481,13 +466,7 @@ def test_bytes_pass_through_as_they_are(encoding, tmp_path):
     project = Project(tmp_path, PROGRAM)
     project.tangle()
     sent = b"\xff\xfe \xe2\x82 gr\xc3\xb6\xc3\x9fe \0\r\np/low.py:3\r\n50 %\rdone\n\x85\x0c\n"
-    done = subprocess.run(
-        [sys.executable, tangle.__file__, "where"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-        input=sent,
-        capture_output=True,
-        check=True,
-    )
-    assert done.stderr == b""
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = process(tmp_path, tangle.__file__, "where", env=environment, input=sent)
+    assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout == sent.replace(b"low.py:3", b"low.py:3  [book/ch.md:18]")
