@@ -1,4 +1,4 @@
-# Tangled from book/1-foundations/L0.1-tensor.md
+# Tangled from book/1-foundations/L0.1-tests.md
 """L0.1: the graph, the rules of differentiation, and what a tensor promises; the oracle is torch."""
 
 import contextvars

@@ -1,4 +1,4 @@
-# Tangled from book/1-foundations/L0.2-shapes.md
+# Tangled from book/1-foundations/L0.2-tests.md
 """L0.2: rearranging, indexing, joining; a law that all obey, and torch."""
 
 import itertools

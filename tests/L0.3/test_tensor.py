@@ -1,4 +1,4 @@
-# Tangled from book/1-foundations/L0.3-products.md
+# Tangled from book/1-foundations/L0.3-tests.md
 """L0.3: products and reductions against torch, and by laws that need no oracle."""
 
 import itertools

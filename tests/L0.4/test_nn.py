@@ -1,4 +1,4 @@
-# Tangled from book/1-foundations/L0.4-modules.md
+# Tangled from book/1-foundations/L0.4-tests.md
 """Tests of tinyllm.nn: Module by its behaviour, Linear against torch."""
 
 import copy

@@ -1,4 +1,4 @@
-# Tangled from book/1-foundations/L0.5-training.md
+# Tangled from book/1-foundations/L0.5-tests.md
 """L0.5: loss, AdamW, clipping and schedule; the oracle is torch."""
 
 import math

@@ -1,4 +1,4 @@
-# Tangled from book/1-foundations/L0.6-checkpoints.md
+# Tangled from book/1-foundations/L0.6-tests.md
 """L0.6: the safetensors format against its own library, and writing that survives."""
 
 import errno

@@ -1,4 +1,4 @@
-# Tangled from book/2-transformer/L5.1-attention.md
+# Tangled from book/2-transformer/L5.1-tests.md
 """Tests of L5.1, scaled dot-product attention."""
 
 import itertools

@@ -1,4 +1,4 @@
-# Tangled from book/2-transformer/L5.2-masks.md
+# Tangled from book/2-transformer/L5.2-tests.md
 """Tests of L5.2, masks."""
 
 import numpy as np

@@ -1,4 +1,4 @@
-# Tangled from book/2-transformer/L5.3-multi-head-attention.md
+# Tangled from book/2-transformer/L5.3-tests.md
 """Tests of L5.3, multi-head attention. The oracle is torch.nn.MultiheadAttention."""
 
 import itertools

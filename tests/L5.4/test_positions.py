@@ -1,4 +1,4 @@
-# Tangled from book/2-transformer/L5.4-positions.md
+# Tangled from book/2-transformer/L5.4-tests.md
 """L5.4: embeddings, waves, learned and rotary positions, and what attention knows without them."""
 
 import math

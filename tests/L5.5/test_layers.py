@@ -1,4 +1,4 @@
-# Tangled from book/2-transformer/L5.5-layers.md
+# Tangled from book/2-transformer/L5.5-tests.md
 """L5.5: normalisation, bends, layers and stacks; the oracle is torch."""
 
 import math

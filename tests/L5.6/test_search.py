@@ -1,4 +1,4 @@
-# Tangled from book/2-transformer/L5.6-search.md
+# Tangled from book/2-transformer/L5.6-tests.md
 """L5.6: greedy and beam search against tables, enumeration and each other."""
 
 import itertools

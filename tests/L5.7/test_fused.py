@@ -1,4 +1,4 @@
-# Tangled from book/2-transformer/L5.7-fused-attention.md
+# Tangled from book/2-transformer/L5.7-tests.md
 """Tests of L5.7, fused attention: those of L5.1, and what only this module has."""
 
 import itertools

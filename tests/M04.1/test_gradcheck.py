@@ -1,4 +1,4 @@
-# Tangled from book/1-foundations/M04.1-gradcheck.md
+# Tangled from book/1-foundations/M04.1-tests.md
 """Tests of tinyllm.num.gradcheck: right gradients pass, wrong ones do not."""
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-# Tangled from book/1-foundations/M06.3-pcg32.md
+# Tangled from book/1-foundations/M06.3-tests.md
 """Tests of tinyllm.num.pcg32 against published numbers and a second, plain generator."""
 
 import hashlib

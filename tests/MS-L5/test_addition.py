@@ -1,4 +1,4 @@
-# Tangled from book/2-transformer/MS-L5-addition.md
+# Tangled from book/2-transformer/MS-L5-tests.md
 """MS-L5: tokens, model, training and writing, without a long run."""
 
 import gc

@@ -1,4 +1,4 @@
-# Tangled from book/1-foundations/L0.4-modules.md
+# Tangled from book/1-foundations/L0.4-tests.md
 """The cost of Linear, forward + backward in float32 on one thread, against torch."""
 
 import statistics

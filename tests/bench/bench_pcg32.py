@@ -1,4 +1,4 @@
-# Tangled from book/1-foundations/M06.3-pcg32.md
+# Tangled from book/1-foundations/M06.3-tests.md
 """The cost of a million random numbers, against numpy's default generator (PCG64)."""
 
 import statistics

@@ -154,7 +154,7 @@ def test_facts_that_stand_twice_or_on_another_page_are_faults(weave):
     ]
 
 
-def test_chapters_are_read_after_those_that_they_need_and_labs_after_their_chapters(weave):
+def test_chapters_are_read_after_those_that_they_need_and_before_their_labs_and_tests(weave):
     texts = {"index.md": "# Book\n", "reference/a.md": "# Words\n", "workshop/a.md": "# Tools\n"}
     texts |= {
         f"5-x/{n}.md": FACTS.format(n, n, needs)
@@ -168,6 +168,7 @@ def test_chapters_are_read_after_those_that_they_need_and_labs_after_their_chapt
         ]
     }
     texts["4-w/L.md"] = texts.pop("5-x/L.md")  # of another part
-    weave(texts | {"5-x/D-lab.md": "# Lab of D\n"})
-    order = ["index.md", "4-w/L.md", "5-x/M.md", "5-x/A.md", "5-x/B.md", "5-x/D.md", "5-x/D-lab.md"]
-    assert current().reading_order() == [*order, "5-x/C.md", "workshop/a.md", "reference/a.md"]
+    weave(texts | {"5-x/D-tests.md": "# Tests of D\n", "5-x/D-lab.md": "# Lab of D\n"})
+    order = ["index.md", "4-w/L.md", "5-x/M.md", "5-x/A.md", "5-x/B.md"]
+    order += ["5-x/D.md", "5-x/D-lab.md", "5-x/D-tests.md", "5-x/C.md"]
+    assert current().reading_order() == [*order, "workshop/a.md", "reference/a.md"]

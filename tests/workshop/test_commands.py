@@ -49,8 +49,11 @@ def commands(path, heading=None):
 def chapters():
     """The file of each chapter, by its id, each after those it needs."""
     pages = {path.name: path for path in (ROOT / "book").glob("*/*.md")}
-    name = {n: next(f for f in pages if f.startswith(f"{n}-")) for n in registry.chapters()}
-    return {n: pages[name[n].replace("-lab.md", ".md")] for n in name}
+    beside = ("-lab.md", "-tests.md")
+    chapters = [name for name in pages if not name.endswith(beside)]
+    return {
+        n: pages[next(c for c in chapters if c.startswith(f"{n}-"))] for n in registry.chapters()
+    }
 
 
 OTHERS = {"cd", "git", "head", "mkdir", "printf", "tail"}

@@ -1,4 +1,4 @@
-# Tangled from book/2-transformer/MS-L5-addition.md
+# Tangled from book/2-transformer/MS-L5-tests.md
 """MS-L5: what a trained model can do, and where its heads look. Trains for a minute, once."""
 
 import pytest

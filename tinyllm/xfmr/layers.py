@@ -108,7 +108,7 @@ def _normalised(rows: Array, eps: float) -> tuple[Array, Array]:
 def _moments(rows: Array) -> tuple[Array, Array, Array]:
     """Rows less their mean [N, d], the mean, and the variance [N, 1]."""
     d = rows.shape[1]
-    mean = ((rows @ np.ones(d, rows.dtype)) / d)[:, None]
+    mean = (np.einsum("nd->n", rows) / d)[:, None]  # no product: its sums depend on the other rows
     rest = rows - mean
     return rest, mean, (np.einsum("nd,nd->n", rest, rest) / d)[:, None]
 

@@ -1,4 +1,4 @@
-# Tangled from book/2-transformer/MS-L5-addition.md
+# Tangled from book/2-transformer/MS-L5-tests.md
 """A short run of MS-L5 for the site's figures and for tests: trained once, kept until the code changes."""
 
 from __future__ import annotations

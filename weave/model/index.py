@@ -30,6 +30,7 @@ from weave.model.program import Program
 log = logging.getLogger("mkdocs.weave")  # below MkDocs' own, so that --strict counts the warnings
 
 REFERENCE = re.compile(r"(\\?)" + literate.book.REFERENCE.pattern)  # a backslash makes it text
+BESIDE = ("lab", "tests")  # what pages beside a chapter hold: L5.3-lab.md, L5.3-tests.md
 LABEL = re.compile(r"\\label\{eq:([^{}]+)\}")
 TEST = re.compile(r"^\s*(?:async )?def (test_\w+)", re.MULTILINE)
 TITLE = re.compile(r"^# +(.+?)(?: *\{.*\})?$", re.MULTILINE)
@@ -170,9 +171,14 @@ class Index:
         found = self.answers[page]["defined", name] = self.place(meant.block) if meant else None
         return found
 
+    def is_beside(self, path: str) -> bool:
+        """Whether a page is a chapter's lab or its tests: the chapter leads there, the contents don't."""
+        chapter, _, kind = posixpath.basename(path).removesuffix(".md").rpartition("-")
+        return kind in BESIDE and chapter in self.facts
+
     def reading_order(self) -> list[str]:
         """The paths of all pages as they are read: the front page, then folder by folder, in each a chapter behind those that it
-        needs, and a lab behind its chapter; what is to be looked up comes last."""
+        needs, and its lab and tests behind it; what is to be looked up comes last."""
         order: list[str] = []
         seen: set[str] = set()
 
@@ -186,9 +192,9 @@ class Index:
                 if need in self.page_of and posixpath.dirname(self.page_of[need].path) == folder:
                     read(self.page_of[need].path)
             order.append(path)
-            lab = posixpath.join(folder, f"{chapter}-lab.md")
-            if chapter and lab in self.pages:
-                read(lab)
+            for beside in (posixpath.join(folder, f"{chapter}-{kind}.md") for kind in BESIDE):
+                if chapter and beside in self.pages:
+                    read(beside)
 
         for path in sorted(
             self.pages, key=lambda path: ("/" in path, path.startswith("reference/"), path)

@@ -147,7 +147,7 @@ def _contents(index: Index) -> list[Any]:
     """The pages in reading order, by folder; 2-transformer becomes "Part 2: Transformer"."""
     parts: dict[str, list[str]] = {}
     for path in index.reading_order():
-        if not path.startswith("code/") and not path.endswith("-lab.md"):
+        if not path.startswith("code/") and not index.is_beside(path):
             parts.setdefault(path.rpartition("/")[0], []).append(path)
     top = parts.pop("", [])
     return [*top, *({_title(folder): paths} for folder, paths in parts.items())]
