@@ -143,7 +143,9 @@ class Runner:
         with contextlib.suppress(OSError):  # then there will be no answer either
             files = [order.fileno(), report.fileno()]
             socket.send_fds(parent.channel, [json.dumps(facts).encode()], files)
-        while not select.select([parent.channel], [], [], 0.1 if self.limits else None)[0]:
+        ready = False
+        while not ready:
+            ready = bool(select.select([parent.channel], [], [], 0.1 if self.limits else None)[0])
             if why := self.watch(parent.process.pid):
                 raise Stopped(why)
         if not (answer := parent.channel.recv(65536)):

@@ -10,9 +10,9 @@ import pytest
 from weave.model.imports import ROOMS, imports, modules, room_of
 
 ROOT = Path(__file__).resolve().parents[2]
-BUDGET = {"literate": 1970, "weave": 4150, "ol": 3400}  # lines that are not blank
+BUDGET = {"literate": 1970, "weave": 4150, "ol": 3050, "ol.authors": 400}  # lines not blank
 TESTS = ["literate/*.py", "weave/*.py", "ol/*.py", "workshop/test_c*.py"]
-BUDGET_OF_TESTS = 9430  # of the tools
+BUDGET_OF_TESTS = 9450  # of the tools
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 60
 
 
@@ -82,7 +82,8 @@ def test_a_circle_and_an_arrow_up_are_found(tmp_path):
 
 @pytest.mark.parametrize("room", BUDGET)
 def test_rooms_stay_within_their_budget(room):
-    inside = {name: lines(text) for name, text in TEXTS.items() if name.partition(".")[0] == room}
+    own = {n: [r for r in BUDGET if f"{n}.".startswith(f"{r}.")] for n in TEXTS}  # rooms around it
+    inside = {name: lines(TEXTS[name]) for name, rooms in own.items() if rooms[-1:] == [room]}
     count = sum(inside.values())
     print(f"{room}: {count} lines of {BUDGET[room]}")
     assert count <= BUDGET[room], inside
