@@ -32,7 +32,8 @@ def scaled_dot_product_attention(
     size. A query that may read nothing has weights 0, output 0 and gradient 0.
 
     What no query may read changes nothing, be it NaN, infinite or huge, and its gradient is 0. What is not
-    finite spoils the queries that read it, and the gradients of a loss about them; no others.
+    finite spoils the queries that read it, and the gradients of a loss about them; no others. A call
+    keeps nothing for the next: inputs and mask may change in place, and results stay the caller's.
 
     TypeError for a mask that is not bool and inputs that are not floating-point tensors, ValueError for
     shapes that do not fit and a rate outside [0, 1). Vaswani et al. (2017), eq. 1.

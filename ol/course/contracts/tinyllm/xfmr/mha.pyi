@@ -79,7 +79,8 @@ class MultiHeadAttention(Module):
         dtype that inputs and parameters promote to.
 
         What no query may read changes nothing, be it NaN or infinite, and its gradient is 0. A query that
-        reads what is not finite, or is not finite itself, is answered with NaN; no other one is.
+        reads what is not finite, or is not finite itself, is answered with NaN; no other one is. A call
+        keeps nothing for the next: parameters and masks may change in place, results stay the caller's.
         """
 
     def forward(self, x_q: Tensor, x_kv: Tensor, mask: ArrayLike | None = None) -> Tensor:
