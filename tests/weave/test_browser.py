@@ -64,6 +64,36 @@ def test_next_leads_from_the_front_page_through_all_chapters(tab):
     assert {path.with_suffix(".html").as_posix() for path in chapters} <= set(seen)
 
 
+SECOND_EDITION = [
+    "1-foundations/L0.1-tensor.html",
+    "1-foundations/L0.2-shapes.html",
+    "2-transformer/L5.1-attention.html",
+    "2-transformer/L5.2-masks.html",
+    L53,
+    "3-language-models/L6.0-tokens.html",
+    "3-language-models/L6.1-gpt.html",
+]
+MEASURED = """
+const top = element => (element.getBoundingClientRect().top + scrollY) / 900;
+const shown = [...document.querySelectorAll(".output, .figure-frame")].filter(e => e.checkVisibility());
+const headings = [...document.querySelectorAll("h2")];
+const section = headings.find(heading => heading.textContent.startsWith("4 The interface"));
+return [Math.min(...shown.map(top)), top(section)];
+"""
+
+
+@pytest.mark.parametrize("path", SECOND_EDITION)
+def test_a_chapter_shows_something_soon_and_comes_to_its_interface(tab, path):
+    tab.size(1280, 900)
+    tab.open(path)
+    first, interface = tab.js(MEASURED)
+    print(
+        f"{path}: first picture or output after {first:.2f} screens, section 4 after {interface:.1f}"
+    )
+    assert first < 2
+    assert interface <= 15
+
+
 def test_the_map_leads_to_chapters(tab):
     tab.open("index.html")
     tab.click(f".chapter-map svg a[href='{L53}']")
