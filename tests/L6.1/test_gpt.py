@@ -335,7 +335,7 @@ def test_probabilities():
     ):
         with pytest.raises(ValueError):
             probabilities(z, **wrong)
-    for logits in ([], [[1.0]], [math.nan, 0.0]):
+    for logits in ([], [[1.0]], [math.nan, 0.0], [math.inf, 0.0], [-math.inf, -math.inf]):
         with pytest.raises(ValueError):
             probabilities(logits)
 
