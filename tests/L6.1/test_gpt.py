@@ -368,6 +368,9 @@ def test_generate():
     for ids, n in (([], 1), (begun, -1), (begun, 1.5)):
         with pytest.raises(ValueError):
             list(generate(model, ids, n))
+    for ids in ([1.7], "12", [None], [[1, 2]]):
+        with pytest.raises((TypeError, ValueError)):
+            list(generate(model, ids, 1))
     manual_seed(1)
     by_default = list(generate(model, begun, 20))
     manual_seed(1)

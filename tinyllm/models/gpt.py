@@ -159,11 +159,11 @@ def generate(
     """The next n tokens, one by one, as they are drawn; the model reads the last `context` tokens.
 
     `ids`: at least one token. `rng` is default_generator() unless given. Nothing is recorded; dropout
-    is the model's mode. ValueError for no tokens, for n that is no int of at least 0, and as
-    `probabilities`.
+    is the model's mode. TypeError for ids that aren't ints; ValueError for no tokens, for n that is no
+    int of at least 0, and as `probabilities`.
     """
     n, rng = non_negative_int("generate", "n", n), generator("generate", rng)
-    known = [int(i) for i in ids]
+    known = np.asarray(list(ids)).tolist()  # and forward refuses what is no [T] of whole numbers
     if not known:
         raise ValueError("generate: wants at least one token to begin with, got none")
     for _ in range(n):

@@ -80,7 +80,7 @@ class Special:
 
 
 class _Tokenizer:
-    """Special tokens, and what stands before and after every text; the rest is the subclasses'."""
+    """Special tokens, and what goes before and after every text; subclasses do the rest."""
 
     def __init__(self, special: Mapping[str, int | Special]) -> None:
         self.special = {

@@ -92,8 +92,8 @@ def generate(
     """The next n tokens, one by one, as they are drawn; the model reads the last `context` tokens.
 
     `ids`: at least one token. `rng` is default_generator() unless given, and one uniform number is
-    drawn a token. Nothing is recorded; dropout is the model's mode. ValueError for no tokens, for n
-    that is no int of at least 0, and as `probabilities`.
+    drawn a token. Nothing is recorded; dropout is the model's mode. TypeError for ids that aren't
+    ints; ValueError for no tokens, for n that is no int of at least 0, and as `probabilities`.
     """
 
 def gpt2_arrays(model: GPT) -> dict[str, Array]:
