@@ -178,6 +178,8 @@ def test_specials():
     assert strip.encode("ab") == [301, 256, 300, 300]
     assert strip.encode("ab", special=False) == [256]
     assert strip.encode("") == [301, 300, 300]
+    spaced = BPE(tokenizer.vocabulary, [], {" m": Special(300, strip_left=True), "(": 301})
+    assert spaced.encode("   m(") == [300, 301]
     strip.prefix_space = True
     assert strip.encode("ab", special=False) == strip.encode(" ab", special=False)
 
@@ -204,6 +206,8 @@ def test_wrong_vocabularies():
         (bytes_ | {b"ab": 300}, [(b"ab", b"c")], {}),
         (bytes_ | {b"ab": 0}, [], {}),
         (bytes_, [], {"<s>": 5}),
+        (bytes_, [], {"": 300}),
+        *((bytes_, [], {"<s>": number}) for number in (-1, 2**31, 300.0, True, None)),
     ):
         with pytest.raises(ValueError):
             BPE(vocabulary, merges, special)
@@ -212,8 +216,13 @@ def test_wrong_vocabularies():
             WordPiece(pieces)
     with pytest.raises(ValueError):
         WordPiece(["[UNK]"]).decode([7])
+    with pytest.raises(ValueError):
+        WordPiece({"[UNK]": 0, "a": -1})
     kept = dict(bytes_)
     BPE(kept, []).encode("abc")
+    pair = BPE(kept | {b"ab": 256}, iter([(b"a", b"b")]))
+    assert (pair.merges, pair.encode("ab")) == ([(b"a", b"b")], [256])
+    assert WordPiece(iter(["[UNK]", "a"])).encode("a") == [1]
     assert kept == bytes_
 
 

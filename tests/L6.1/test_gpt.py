@@ -335,7 +335,7 @@ def test_probabilities():
     ):
         with pytest.raises(ValueError):
             probabilities(z, **wrong)
-    for logits in ([], [[1.0]], [math.nan, 0.0]):
+    for logits in ([], [[1.0]], [math.nan, 0.0], [math.inf, 0.0], [-math.inf, -math.inf]):
         with pytest.raises(ValueError):
             probabilities(logits)
 
@@ -368,6 +368,9 @@ def test_generate():
     for ids, n in (([], 1), (begun, -1), (begun, 1.5)):
         with pytest.raises(ValueError):
             list(generate(model, ids, n))
+    for ids in ([1.7], "12", [None], [[1, 2]]):
+        with pytest.raises((TypeError, ValueError)):
+            list(generate(model, ids, 1))
     manual_seed(1)
     by_default = list(generate(model, begun, 20))
     manual_seed(1)

@@ -77,6 +77,21 @@ def test_other_settings_are_refused(tmp_path, key, value):
         tinyllm.models.load(tmp_path)
 
 
+@pytest.mark.parametrize("key", SIZES)
+@pytest.mark.parametrize("value", ["8", None, True, 8.0, -1, 0, 10**12])
+def test_wrong_sizes_are_refused(tmp_path, key, value):
+    written(tmp_path, {**CONFIG, key: value})
+    with pytest.raises(ValueError, match="load: "):
+        tinyllm.models.load(tmp_path)
+
+
+def test_half_a_tokenizer(tmp_path):
+    written(tmp_path)
+    (tmp_path / "vocab.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"merges\.txt"):
+        tinyllm.models.load(tmp_path)
+
+
 def test_what_is_missing_or_damaged(tmp_path):
     with pytest.raises(FileNotFoundError):
         tinyllm.models.load(tmp_path / "nowhere")

@@ -2,6 +2,7 @@
 """Tests of the readers of tokenizers. The oracle is the library that writes such files."""
 
 import json
+import re
 
 import pytest
 import tokenizers
@@ -135,6 +136,45 @@ def test_single_words_are_refused(tmp_path):
     made.add_special_tokens([tokenizers.AddedToken("<w>", single_word=True)])
     saved(made, tmp_path)
     with pytest.raises(ValueError, match="single_word"):
+        load(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "pieces"])
+@pytest.mark.parametrize("other", [None, 7, "x", [[]], {"x": 1}])
+def test_other_types_are_refused_or_make_no_difference(tmp_path, kind, other):
+    content = saved(byte_level(tmp_path) if kind == "bytes" else bert(), tmp_path)
+    file = tmp_path / "tokenizer.json"
+
+    def change(part):
+        for key in list(part) if isinstance(part, dict) else range(min(len(part), 2)):
+            kept, part[key] = part[key], other
+            file.write_text(json.dumps(content), encoding="utf-8")
+            message = ""
+            try:
+                load(tmp_path).encode("ab [MASK]")
+            except ValueError as wrong:
+                message = str(wrong)
+            assert not message or re.search(r"tokenizer\.json|no token for", message)
+            part[key] = kept
+            if isinstance(kept, dict | list) and key != "vocab":
+                change(kept)
+
+    change(content)
+
+
+def test_a_mark_of_the_byte_order_is_dropped(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[UNK]\na\n", encoding="utf-8-sig", newline="\r\n")
+    assert load(tmp_path).encode("a b") == [1, 0]
+
+
+def test_capitals_beside_a_list_of_pieces(tmp_path):
+    (tmp_path / "vocab.txt").write_text("[UNK]\na\nA\n", encoding="utf-8")
+    assert load(tmp_path).encode("A") == [1]
+    settings = tmp_path / "tokenizer_config.json"
+    settings.write_text('{"do_lower_case": false}', encoding="utf-8")
+    assert load(tmp_path).encode("A") == [2]
+    settings.write_text("[]", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"vocab\.txt"):
         load(tmp_path)
 
 

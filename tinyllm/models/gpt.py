@@ -118,12 +118,14 @@ def probabilities(
 
     Logits are divided by the temperature; 0 leaves the likeliest token alone. Then top_k keeps the k
     likeliest, then top_p as many of the likeliest as are needed for a probability of at least p. Of
-    equal ones the first. ValueError for logits that are not [V] or are NaN, a temperature that is
-    negative or not finite, top_k below 1, and top_p outside 0 < p <= 1. Source: Holtzman et al. (2020).
+    equal ones the first. ValueError for logits that are not [V] or whose largest is infinite or NaN, a
+    temperature that is negative or not finite, top_k below 1, and top_p outside 0 < p <= 1. Source: Holtzman et al. (2020).
     """
     z = np.asarray(logits, np.float64)
-    if z.ndim != 1 or not len(z) or np.isnan(z).any():
-        raise ValueError(f"probabilities: wants logits [V] without NaN, got {list(z.shape)}")
+    if z.ndim != 1 or not len(z):
+        raise ValueError(f"probabilities: wants logits [V], got {list(z.shape)}")
+    if not math.isfinite(z.max()):
+        raise ValueError(f"probabilities: the largest logit should be finite, got {z.max()}")
     if not 0.0 <= temperature < math.inf:
         raise ValueError(f"probabilities: wants a temperature of at least 0, got {temperature}")
     if top_p is not None and not 0.0 < top_p <= 1.0:
@@ -157,11 +159,11 @@ def generate(
     """The next n tokens, one by one, as they are drawn; the model reads the last `context` tokens.
 
     `ids`: at least one token. `rng` is default_generator() unless given. Nothing is recorded; dropout
-    is the model's mode. ValueError for no tokens, for n that is no int of at least 0, and as
-    `probabilities`.
+    is the model's mode. TypeError for ids that aren't ints; ValueError for no tokens, for n that is no
+    int of at least 0, and as `probabilities`.
     """
     n, rng = non_negative_int("generate", "n", n), generator("generate", rng)
-    known = [int(i) for i in ids]
+    known = np.asarray(list(ids)).tolist()  # and forward refuses what is no [T] of whole numbers
     if not known:
         raise ValueError("generate: wants at least one token to begin with, got none")
     for _ in range(n):

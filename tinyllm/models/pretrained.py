@@ -34,9 +34,10 @@ def load(path: str | Path) -> GPT:
     if kind != "gpt2":
         raise ValueError(f"load: {folder}: knows the model_type gpt2, got {kind}")
     try:
-        model = _gpt2(config)
-        load_gpt2_arrays(model, _weights(folder))
-    except ValueError as wrong:
+        arrays = _weights(folder)
+        model = GPT(_gpt2(config, arrays))
+        load_gpt2_arrays(model, arrays)
+    except (TypeError, ValueError) as wrong:
         raise ValueError(f"load: {folder}: {wrong}") from None
     try:
         model.tokenizer = tokenizer_files.load(folder)
@@ -48,7 +49,7 @@ def load(path: str | Path) -> GPT:
 def _json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise ValueError(f"load: {path} is no JSON: {wrong}") from None
     if not isinstance(content, dict):
         raise ValueError(f"load: {path}: wants an object, got {type(content).__name__}")
@@ -64,24 +65,26 @@ _GPT2 = {
 }  # setting -> what may be said of it; the first is what is meant when nothing is
 
 
-def _gpt2(config: Mapping[str, Any]) -> GPT:
+def _gpt2(config: Mapping[str, Any], arrays: Mapping[str, Array]) -> GPTConfig:
+    """The sizes, compared with the arrays': a wrong number must not become a huge model."""
     for key, known in _GPT2.items():
         if config.get(key, known[0]) not in known:
             raise ValueError(f"config.json has {key} {config[key]!r}; known is {known[0]!r}")
-    try:
-        d, inner = config["n_embd"], config.get("n_inner")
-        sizes = (
-            config["vocab_size"],
-            config["n_positions"],
-            d,
-            config["n_head"],
-            config["n_layer"],
-        )
-    except KeyError as missing:
-        raise ValueError(f"config.json lacks {missing}") from None
-    if inner not in (None, 4 * d):
-        raise ValueError(f"config.json has n_inner {inner}; known is 4 n_embd, {4 * d}")
-    return GPT(GPTConfig(*sizes, eps=config.get("layer_norm_epsilon", 1e-5)))
+    keys = ("vocab_size", "n_positions", "n_embd", "n_head", "n_layer")
+    for key in keys:
+        if type(config.get(key)) is not int:
+            raise ValueError(f"config.json: wants an int {key}, got {config.get(key)!r}")
+    tokens, positions, d, heads, layers = (config[key] for key in keys)
+    shapes = {name.removeprefix("transformer."): array.shape for name, array in arrays.items()}
+    for name, shape in (("wte.weight", (tokens, d)), ("wpe.weight", (positions, d))):
+        if shapes.get(name, shape) != shape:
+            raise ValueError(f"{name}: wants {list(shape)}, got {list(shapes[name])}")
+    if layers > len(arrays):
+        raise ValueError(f"config.json has n_layer {layers}, the files {len(arrays)} tensors")
+    if config.get("n_inner") not in (None, 4 * d):
+        raise ValueError(f"config.json has n_inner {config['n_inner']}; known is 4 n_embd, {4 * d}")
+    eps = config.get("layer_norm_epsilon", 1e-5)
+    return GPTConfig(tokens, positions, d, heads, layers, eps=eps)
 
 
 def _weights(folder: Path) -> dict[str, Array]:

@@ -29,24 +29,36 @@ def load(path: str | Path) -> BPE | WordPiece:
             raise FileNotFoundError(f"load: no {' or '.join(names)} in {path}")
         file = there[0]
     try:
-        text = file.read_text(encoding="utf-8")
-        if file.suffix == ".txt":
-            return WordPiece(text.removesuffix("\n").split("\n"))
-        content = json.loads(text)
-    except ValueError as wrong:
+        text = file.read_text(encoding="utf-8-sig")
+        content: Any = None if file.suffix == ".txt" else json.loads(text)
+    except (ValueError, RecursionError) as wrong:
         raise ValueError(f"load: {file} cannot be read: {wrong}") from None
     try:
+        if file.suffix == ".txt":
+            lower = _lower(file.with_name("tokenizer_config.json"))
+            return WordPiece(text.removesuffix("\n").split("\n"), lower)
         if isinstance(content, dict) and isinstance(content.get("model"), dict):
             return _from_tokenizer_json(content)
         return _from_vocab_json(content, file.with_name("merges.txt"))
     except ValueError as wrong:
         raise ValueError(f"load: {file}: {wrong}") from None
+    except (AttributeError, IndexError, KeyError, TypeError) as wrong:
+        raise ValueError(f"load: {file}: a part is missing or malformed: {wrong!r}") from None
+
+
+def _lower(settings: Path) -> bool:
+    """What the file beside a vocab.txt says of capitals; BERT's first models had none."""
+    if not settings.is_file():
+        return True
+    return bool(json.loads(settings.read_text(encoding="utf-8")).get("do_lower_case", True))
 
 
 def _from_vocab_json(numbers: Mapping[str, int], merges: Path) -> BPE:
-    if not isinstance(numbers, dict) or not all(type(i) is int for i in numbers.values()):
+    if not isinstance(numbers, dict):
         raise ValueError("wants an object of token: number")
-    lines = merges.read_text(encoding="utf-8").split("\n")
+    if not merges.is_file():
+        raise ValueError("wants merges.txt beside it")
+    lines = merges.read_text(encoding="utf-8-sig").split("\n")
     rules = [line.split(" ") for line in lines if line and not line.startswith("#version")]
     return _bpe(numbers, rules, {})
 
@@ -90,6 +102,8 @@ def _from_tokenizer_json(content: Mapping[str, Any]) -> BPE | WordPiece:
     else:
         raise ValueError(f"wants a model of type BPE or WordPiece, got {kind}")
     tokenizer.before, tokenizer.after = _around(content.get("post_processor"))
+    if any(type(i) is not int for i in (*tokenizer.before, *tokenizer.after)):
+        raise ValueError("wants whole numbers in its post_processor")
     return tokenizer
 
 
@@ -117,6 +131,8 @@ def _json_word_piece(content: Mapping[str, Any], special: Mapping[str, Special])
     always = {"type": ("BertNormalizer",), "clean_text": (True,), "handle_chinese_chars": (True,)}
     _only(clean, always | {"strip_accents": (None, lower)}, "normalizer")
     _only(content.get("pre_tokenizer") or {}, {"type": ("BertPreTokenizer",)}, "pre_tokenizer")
+    if any(token.get("normalized") for token in content.get("added_tokens") or []):
+        raise ValueError("does not know added_tokens that are normalized")
     return WordPiece(content["model"]["vocab"], lower, special)
 
 

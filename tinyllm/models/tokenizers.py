@@ -80,7 +80,7 @@ class Special:
 
 
 class _Tokenizer:
-    """Special tokens, and what stands before and after every text; the rest is the subclasses'."""
+    """Special tokens, and what goes before and after every text; subclasses do the rest."""
 
     def __init__(self, special: Mapping[str, int | Special]) -> None:
         self.special = {
@@ -88,13 +88,13 @@ class _Tokenizer:
         }
         self.before: tuple[int, ...] = ()
         self.after: tuple[int, ...] = ()
+        if "" in self.special:
+            raise ValueError("special: wants tokens of at least one character")
         found = [
-            (r"\s*" if one.strip_left else "")
-            + f"(?:{re.escape(word)})"
-            + (r"\s*" if one.strip_right else "")
+            f"({re.escape(word)})" + (r"\s*" if one.strip_right else "")
             for word, one in sorted(self.special.items(), key=lambda item: -len(item[0]))
         ]
-        self._special = re.compile(f"({'|'.join(found)})") if found else None
+        self._special = re.compile("|".join(found) or "(?!)")  # (?!) is found nowhere
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         """The tokens of a text, int. With `special`, special tokens in it are found, and what the
@@ -109,18 +109,22 @@ class _Tokenizer:
             ) from None
         if not special:
             return self._encode(text)
-        ids = list(self.before)
-        parts = self._special.split(text) if self._special else [text]
-        for i, part in enumerate(parts):  # text, special, text, ...
-            ids += [self._id(part)] if i % 2 else self._encode(part)
-        return ids + list(self.after)
-
-    def _id(self, found: str) -> int:
-        one = self.special.get(found) or self.special[found.strip()]
-        return one.id
+        ids, end = list(self.before), 0
+        for found in self._special.finditer(text):
+            one = self.special[found[found.lastindex or 0]]
+            part = text[end : found.start()]
+            ids += [*self._encode(part.rstrip() if one.strip_left else part), one.id]
+            end = found.end()
+        return [*ids, *self._encode(text[end:]), *self.after]
 
     def _encode(self, text: str) -> list[int]:
         raise NotImplementedError
+
+
+def _check_numbers(numbers: Iterable[object]) -> None:
+    for i in numbers:
+        if isinstance(i, bool) or not isinstance(i, int | np.integer) or not 0 <= i < 2**31:
+            raise ValueError(f"vocabulary: wants ints from 0 to 2**31 - 1 as numbers, got {i!r}")
 
 
 class BPE(_Tokenizer):
@@ -128,7 +132,8 @@ class BPE(_Tokenizer):
 
     `vocabulary` has a number for each token, `merges` the pairs in order of rank, `special` the
     numbers of special tokens. `len()` is one more than the largest number. ValueError for a merge
-    whose parts or result have no number, and for a number that two tokens have.
+    whose parts or result have no number, for a number that two tokens have or that is no int from 0
+    to 2**31 - 1, and for an empty special token.
     Source: Sennrich et al. (2016); Radford et al. (2019).
     """
 
@@ -145,6 +150,7 @@ class BPE(_Tokenizer):
         )
         named = [(i, token) for token, i in self.vocabulary.items()]
         named += [(one.id, word.encode()) for word, one in self.special.items()]
+        _check_numbers(i for i, _ in named)
         self._bytes = dict(named)
         if len({*named}) != len(self._bytes):
             raise ValueError("BPE: wants a number of its own for each token, got one twice")
@@ -154,7 +160,8 @@ class BPE(_Tokenizer):
         self._base = len(self)
         try:
             self._rules = [
-                (self.vocabulary[a], self.vocabulary[b], self.vocabulary[a + b]) for a, b in merges
+                (self.vocabulary[a], self.vocabulary[b], self.vocabulary[a + b])
+                for a, b in self.merges
             ]
         except KeyError as missing:
             raise ValueError(f"BPE: merges make or need {missing}, which has no number") from None
@@ -342,8 +349,8 @@ class WordPiece(_Tokenizer):
     """BERT's pieces of words: the longest that fits, from the left; `##` begins those inside a word.
 
     `pieces` in the order of their numbers, or with them; of these `special` are found in text before
-    it is cut, by default the five that begin with a bracket. With `lower`, text loses capitals and accents. A word of more than 100 characters, or with a rest that no piece fits, is `[UNK]`.
-    Texts are put between `[CLS]` and `[SEP]` where the vocabulary has both. ValueError without `[UNK]`.
+    it is cut, by default the five that begin with a bracket. With `lower`, text loses capitals and
+    accents. A word of more than 100 characters, or with a rest that no piece fits, is `[UNK]`. Texts are put between `[CLS]` and `[SEP]` where the vocabulary has both. ValueError without `[UNK]`.
     Source: Devlin et al. (2019); Google's released tokenization.py.
     """
 
@@ -354,6 +361,7 @@ class WordPiece(_Tokenizer):
         special: Mapping[str, int | Special] | None = None,
     ) -> None:
         if not isinstance(pieces, Mapping):
+            pieces = list(pieces)
             if len(set(pieces)) < len(pieces):
                 raise ValueError("WordPiece: wants each piece once, got one twice")
             pieces = {piece: i for i, piece in enumerate(pieces)}
@@ -363,6 +371,7 @@ class WordPiece(_Tokenizer):
             marks = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
             special = {mark: pieces[mark] for mark in marks if mark in pieces}
         super().__init__(special)
+        _check_numbers([*pieces.values(), *(one.id for one in self.special.values())])
         self.vocabulary, self.lower = dict(pieces), lower
         self._pieces = {i: piece for piece, i in self.vocabulary.items()}
         if len(self._pieces) < len(self.vocabulary):

@@ -75,8 +75,8 @@ def probabilities(
 
     Logits are divided by the temperature; 0 leaves the likeliest token alone. Then top_k keeps the k
     likeliest, then top_p as many of the likeliest as are needed for a probability of at least p. Of
-    equal ones the first. ValueError for logits that are not [V] or are NaN, a temperature that is
-    negative or not finite, top_k below 1, and top_p outside 0 < p <= 1. Source: Holtzman et al. (2020).
+    equal ones the first. ValueError for logits that are not [V] or whose largest is infinite or NaN, a
+    temperature that is negative or not finite, top_k below 1, and top_p outside 0 < p <= 1. Source: Holtzman et al. (2020).
     """
 
 def generate(
@@ -92,8 +92,8 @@ def generate(
     """The next n tokens, one by one, as they are drawn; the model reads the last `context` tokens.
 
     `ids`: at least one token. `rng` is default_generator() unless given, and one uniform number is
-    drawn a token. Nothing is recorded; dropout is the model's mode. ValueError for no tokens, for n
-    that is no int of at least 0, and as `probabilities`.
+    drawn a token. Nothing is recorded; dropout is the model's mode. TypeError for ids that aren't
+    ints; ValueError for no tokens, for n that is no int of at least 0, and as `probabilities`.
     """
 
 def gpt2_arrays(model: GPT) -> dict[str, Array]:

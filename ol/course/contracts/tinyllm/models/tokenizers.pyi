@@ -28,7 +28,8 @@ class BPE:
 
     `vocabulary` has a number for each token, `merges` the pairs in order of rank, `special` the
     numbers of special tokens. `len()` is one more than the largest number. ValueError for a merge
-    whose parts or result have no number, and for a number that two tokens have.
+    whose parts or result have no number, for a number that two tokens have or that is no int from 0
+    to 2**31 - 1, and for an empty special token.
     Source: Sennrich et al. (2016); Radford et al. (2019).
     """
 
@@ -84,8 +85,8 @@ class WordPiece:
     it is cut, by default [PAD], [UNK], [CLS], [SEP] and [MASK]. With `lower`, text loses capitals and
     accents. Control characters are dropped; ideographs and punctuation marks are words of their own.
     A word of more than 100 characters, or with a rest that no piece fits, is [UNK]. Texts are put
-    between [CLS] and [SEP] where the vocabulary has both. ValueError without [UNK] and for a number
-    that two pieces have. Source: Devlin et al. (2019).
+    between [CLS] and [SEP] where the vocabulary has both. ValueError without [UNK], for a number
+    that two pieces have or that is no int from 0 to 2**31 - 1, and for an empty special token. Source: Devlin et al. (2019).
     """
 
     vocabulary: dict[str, int]
