@@ -45,7 +45,7 @@ def test_pitfalls_name_their_tests_and_an_unknown_one_is_reported(weave):
     assert "merging by <code>reshape</code>" in html
 
 
-VARIANT = "```python {#c file=c}\n1\n```\n\n```diff {#s01 patch=c file=p}\n-1\n+2\n```\n"
+VARIANT = "```python {#c file=c}\n1\n```\n\n```diff {#s01 patch=c file=ol/course/mutants/L1/s01.patch}\n-1\n+2\n```\n"
 
 
 def test_the_table_of_pitfalls_leads_to_a_mutant_beside_the_chapter(weave):

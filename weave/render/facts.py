@@ -198,10 +198,11 @@ def pitfalls(index: Index, page: Page, block: Block) -> str:
 
 
 def _patch(index: Index, page: Page, name: str) -> str:
-    """Where a mutant is shown: on the chapter's page or on one beside it."""
-    for path in (page.path, *index.companions(page.chapter)):
-        for block in index.pages[path].blocks:
-            if block.patch and block.name == name:
+    """Where a mutant of the chapter is shown: on its page, beside it, or among the benchmark's."""
+    file = f"ol/course/mutants/{page.chapter}/{name}.patch"
+    for other in (page, *index.pages.values()):
+        for block in other.blocks:
+            if block.patch and block.file == file:
                 return escape(index.href(page.path, index.place(block)))
     return f"#patch-{escape(name)}"
 
