@@ -1,5 +1,5 @@
 # Tangled from book/workshop/measure.md
-"""What suites of tests score that were written apart from the mutants."""
+"""What suites of tests score that were written from the contracts."""
 
 from pathlib import Path
 
