@@ -102,7 +102,16 @@ def test_wheel_holds_the_package_and_the_course_tests(wheel):
 
 
 SHIPPED = {"numpy", "ol", "tinyllm"}
-EXTRAS = {"distributed", "hypothesis", "psutil", "pytest", "safetensors", "threadpoolctl", "tokenizers", "torch"}
+EXTRAS = {
+    "distributed",
+    "hypothesis",
+    "psutil",
+    "pytest",
+    "safetensors",
+    "threadpoolctl",
+    "tokenizers",
+    "torch",
+}
 
 
 def test_every_import_in_the_wheel_is_of_what_is_shipped(wheel):
