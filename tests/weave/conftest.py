@@ -192,8 +192,10 @@ class Tab:
             driver.get_log(log)  # what happened before is not this test's
 
     def open(self, path):
-        """Opens a page of the site."""
+        """Opens a page of the site, and waits until all of it is there, which the driver at times does not."""
         self.driver.get(self.base + path)
+        loaded = "location.href === arguments[0] && document.readyState === 'complete'"
+        self.wait(loaded, self.base + path)
 
     @property
     def path(self):
