@@ -21,7 +21,7 @@ from literate.markdown import Block
 from weave.model import prose
 from weave.model.index import Index, current
 from weave.model.page import Link, Page
-from weave.render import cells, code, console, equations, facts, pages
+from weave.render import cells, code, console, equations, facts, live, pages
 from weave.render.tree import Finisher
 from weave.run.later import LATER
 from weave.run.outputs import outputs
@@ -159,9 +159,10 @@ class Weaver(Preprocessor):
         caption = facts.text(self.index, page, block.line, written)
         caption += f" ({LATER})" if output.late else ""
         behind = code.folded("How this figure is drawn", code.shown(self.index, page, block))
+        drawn = cells.slim(head + end + label + picture) if svg else ""
+        frame = f'<div class="figure-frame" tabindex="0">{drawn}</div>'
         return (
-            f'<figure id="{name}"><div class="figure-frame" tabindex="0">'
-            f"{cells.slim(head + end + label + picture) if svg else ''}</div>"
+            f'<figure id="{name}">{live.element(page, block, frame)}'
             f"<figcaption><b>Figure {number}.</b> {caption}</figcaption>{behind}</figure>"
         )
 

@@ -75,12 +75,14 @@ def _answer(value: Any) -> list[str]:
     return ["number", str(int(value)) if hasattr(value, "__index__") else repr(number)]
 
 
-def _picture(svg: Any) -> list[str]:
-    """The figure that a block has assigned."""
+def _picture(names: dict[str, Any]) -> list[list[str]]:
+    """The figure that a block has assigned, and what it has assigned to `live`."""
+    svg = names.get("figure")
     if not isinstance(svg, str) or not svg.lstrip().startswith("<svg"):
         raise TypeError("the block must assign a string that is one <svg> element to `figure`")
     ET.fromstring(svg)
-    return ["svg", str(svg)]
+    live = [["live", json.dumps(names["live"], separators=(",", ":"))]] if "live" in names else []
+    return [["svg", str(svg)], *live]
 
 
 def fresh() -> dict[str, Any]:
@@ -117,7 +119,7 @@ def run(name: str, kind: str, code: str, names: dict[str, Any]) -> Result:
                 warnings.simplefilter("error")
             value = _value(name, code, names)
             if kind == "figure":
-                shown[:] = [_picture(names.get("figure"))]
+                shown[:] = _picture(names)
             elif kind == "ask":
                 shown[:] = [_answer(value)]
             elif value is not None:

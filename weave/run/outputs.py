@@ -21,8 +21,8 @@ from weave.run.later import Work
 _cells: Work[list[Result]] = Work()
 _figures: Work[list[Result]] = Work()
 _sessions: Work[list[str]] = Work()
-_drawn: dict[Path, tuple[str, dict[str, str]]] = {}  # root -> key; code -> SVG under that key
-_last: dict[tuple[Path, str, str], str] = {}  # root, chapter, name -> SVG
+_drawn: dict[Path, tuple[str, dict[str, list[str]]]] = {}  # root -> key; code -> SVG, live data
+_last: dict[tuple[Path, str, str], list[str]] = {}  # root, chapter, name -> the same
 
 
 def outputs(index: Index, page: Page) -> dict[int, Output]:
@@ -153,15 +153,17 @@ def _of_figures(index: Index) -> None:
             if result["error"]:
                 wrong[block] = diagnosis(index, missing, number, result)
             else:
-                drawn[codes[block]] = result["shown"][0][1]
+                drawn[codes[block]] = [text for _, text in result["shown"]]
         if current:
             kept.write(path, key, {code: drawn[code] for code in codes.values() if code in drawn})
     for block, code in codes.items():
         place = root, block.chapter.name, block.name or str(block.line)
         if code in drawn:
             _last[place] = drawn[code]
-        text = "" if block in wrong else _last.get(place, "")
-        output = Output(text, late=not text and block not in wrong, diagnostic=wrong.get(block))
+        text, *live = [""] if block in wrong else _last.get(place, [""])
+        late = not text and block not in wrong
+        shown = tuple(("live", one) for one in live)
+        output = Output(text, late, shown, diagnostic=wrong.get(block))
         index.drawn.setdefault(block.chapter.name, {})[block.line] = output
 
 

@@ -24,7 +24,7 @@ import literate.expand
 import literate.read
 from weave.model import links
 from weave.model.index import Index, current, forget, hold
-from weave.render import equations, notebook, pages, search
+from weave.render import equations, live, notebook, pages, search
 from weave.run import later
 from weave.run.outputs import cells
 from weave.serve import printed, rendered
@@ -208,7 +208,7 @@ def on_env(env: Any, config: Any, files: Any) -> Any:
 
 
 def on_post_build(config: Any) -> None:
-    """Writes the index of the search, the notebooks, and the font of the equations."""
+    """Writes the index of the search, the notebooks, what live figures compute with, and the font of the equations."""
     folder = Path(config["site_dir"])
     (folder / "assets").mkdir(parents=True, exist_ok=True)
     index = current(config["docs_dir"])
@@ -217,6 +217,8 @@ def on_post_build(config: Any) -> None:
         if cells(page):
             path = (folder / page.path).with_suffix(".ipynb")
             path.write_text(notebook.notebook(index, page), encoding="utf-8")
+        for name, text in live.scripts(index, page):
+            (folder / name).write_text(text, encoding="utf-8")
     if equations.used:
         (folder / FONT).write_bytes(equations.font())
     _end()
