@@ -28,7 +28,7 @@ from ol.stubs import stub
 from ol.variants import sealed, variants
 from ol.workspace import Workspace, digest, files_in
 
-AGAIN = 2  # times that the right module is run among the mutants
+RIGHT = 3  # right modules among the mutants, at least
 LEAST = 10.0  # seconds of processor time that every mutant gets
 UNDECIDED = 0.1  # the share of mutants that may end in a timeout or a crash
 
@@ -117,8 +117,6 @@ def grade_tests(chapter: Chapter, folder: Path, runner: Runner) -> Grade:
             return result
         limit = min(60.0, LEAST + 5 * first.seconds)
         _mutants(bench, result, first, limit)
-        if not result.findings:
-            result.idle = _idle(bench, result, first, limit)
     return result
 
 
@@ -179,12 +177,15 @@ def _mutants(bench: Bench, result: Grade, first: Verdict, limit: float) -> None:
     """Fill in the rows; findings, if what is known beforehand comes out otherwise."""
     graded = {one.name: one for one in mutants.graded_mutants(bench.chapter)}
     right = variants(bench.chapter)
-    right |= {f"the same in other words, {i}": bench.source for i in range(AGAIN)}
+    again = range(RIGHT - len(right))
+    right |= {f"the same in other words, {i}": bench.source for i in again}
     sources = {name: mutant.source for name, mutant in graded.items()} | right
     sources["empty"] = stub(bench.chapter)
-    verdicts = _in_any_order(bench, sources, stop=True, seconds=limit)
+    idle = dict.fromkeys(map(function_name, first.passed))  # what has caught nothing so far
+    how = {"stop": True, "seconds": limit, "last": _slow(first)}
+    verdicts = _in_any_order(bench, sources, idle, **how)
     wrong = {name: text for name, text in right.items() if verdicts[name].state != "missed"}
-    told = _in_any_order(bench, wrong, stop=True, seconds=limit, explain=True)
+    told = _in_any_order(bench, wrong, {}, explain=True, **how)
     result.seconds += sum(verdict.seconds for verdict in (*verdicts.values(), *told.values()))
     for name in wrong:
         says = told[name] if told[name].failed else verdicts[name]
@@ -192,6 +193,7 @@ def _mutants(bench: Bench, result: Grade, first: Verdict, limit: float) -> None:
     if verdicts["empty"].state == "missed":
         why = "passes on a module in which nothing is written: no test looks at what it does"
         result.findings.append(Finding(bench.tests.name, why))
+    result.idle = [] if result.findings else list(idle)
     known = {function_name(test) for test in first.passed}
     for name, mutant in graded.items():
         found = verdicts[name]
@@ -202,9 +204,19 @@ def _mutants(bench: Bench, result: Grade, first: Verdict, limit: float) -> None:
         result.rows.append(Row(name, seeded, what, state, by, detail, round(found.seconds, 3)))
 
 
-def _in_any_order(bench: Bench, sources: Mapping[str, str], **options: Any) -> dict[str, Verdict]:
-    """The verdicts by name; nobody can know which job is run when."""
-    names: dict[str, str] = {}
+def _slow(first: Verdict) -> tuple[str, ...]:
+    """The functions that take more than a fifth of the time of all."""
+    times: dict[str, float] = {}
+    for test, seconds in first.times.items():
+        times[function_name(test)] = times.get(function_name(test), 0.0) + seconds
+    return tuple(name for name, seconds in times.items() if seconds > sum(times.values()) / 5)
+
+
+def _in_any_order(
+    bench: Bench, sources: Mapping[str, str], idle: dict[str, None], **options: Any
+) -> dict[str, Verdict]:
+    """The verdicts by name; nobody can know which job is run when. What fails is no longer idle."""
+    names, verdicts = dict[str, str](), dict[str, Verdict]()
 
     def jobs() -> Iterator[Job]:  # the next one is made while others run
         for name in random.SystemRandom().sample(list(sources), len(sources)):
@@ -212,7 +224,15 @@ def _in_any_order(bench: Bench, sources: Mapping[str, str], **options: Any) -> d
             names[job.name] = name
             yield job
 
-    return {names[verdict.job]: verdict for verdict in bench.runner.run(jobs())}
+    def late(job: Job) -> Job:
+        return replace(job, after=tuple(idle)) if names[job.name] != "empty" else job
+
+    for verdict in bench.runner.run(jobs(), late):
+        name = names[verdict.job]
+        verdicts[name] = verdict
+        for function in verdict.failed_functions if name != "empty" else ():
+            idle.pop(function, None)
+    return verdicts
 
 
 def _on_right_module(name: str, verdict: Verdict, bench: Bench) -> list[Finding]:
@@ -225,25 +245,6 @@ def _on_right_module(name: str, verdict: Verdict, bench: Bench) -> list[Finding]
         Finding(bench.inside(test), f"{why}: {error_line(verdict.messages[test])}")
         for test in verdict.failed
     ]
-
-
-def _idle(bench: Bench, result: Grade, first: Verdict, limit: float) -> list[str]:
-    """The test functions that fail on no mutant."""
-    functions = list(dict.fromkeys(function_name(test) for test in first.passed))
-    active = {function_name(row.by) for row in result.rows if row.by}
-    idle = [name for name in functions if name not in active]
-    sources = {one.name: one.source for one in mutants.graded_mutants(bench.chapter)}
-    caught = [row.name for row in result.rows if row.state == "caught"]
-    step = 4 * bench.runner.workers
-    for at in range(0, len(caught), step):
-        if not idle:
-            break
-        some = [sources[name] for name in caught[at : at + step]]
-        jobs = [bench.job(text, only=tuple(idle), seconds=limit) for text in some]
-        for verdict in bench.runner.run(jobs):
-            result.seconds += verdict.seconds
-            idle = [name for name in idle if name not in verdict.failed_functions]
-    return idle
 
 
 def key(chapter: Chapter, folder: Path) -> str:

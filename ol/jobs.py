@@ -26,6 +26,8 @@ class Job:
     warm: tuple[str, ...] = ()  # modules of it that the parent may import, once for all jobs
     only: tuple[str, ...] = ()  # functions: no others are run
     stop: bool = False  # at the first test that fails
+    after: tuple[str, ...] = ()  # functions that are run even then
+    last: tuple[str, ...] = ()  # functions that are run after all others
     explain: bool = False  # tracebacks, with the values that an assert compared
     seconds: float = 60.0  # of processor time; four times as long by the clock
 
@@ -63,6 +65,7 @@ class Verdict:
     state: State
     failed: tuple[str, ...] = ()  # test_mha.py::test_masks[causal], in the order of the run
     passed: tuple[str, ...] = ()
+    times: Mapping[str, float] = field(default_factory=dict, compare=False)  # of what passed
     messages: Mapping[str, str] = field(default_factory=dict)  # failed test -> what it said
     detail: str = ""  # what else there is to say: which test crashed, which was not found
     seconds: float = 0.0  # by the clock
@@ -117,7 +120,8 @@ def _judged(job: Job, rows: list[Any], status: int | None, seconds: float) -> Ve
         state = "missed"
     if failed:
         state = "caught"
-    return Verdict(job.name, state, failed, passed, messages, "; ".join(problems), seconds)
+    times = {_plain(row["passed"]): float(row["seconds"]) for row in rows if "passed" in row}
+    return Verdict(job.name, state, failed, passed, times, messages, "; ".join(problems), seconds)
 
 
 def _plain(value: Any) -> str:

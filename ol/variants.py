@@ -14,16 +14,7 @@ from ol.registry import COURSE, Chapter
 def variants(chapter: Chapter) -> dict[str, str]:
     """Right modules that are built otherwise: name -> source."""
     folder = COURSE / "variants" / chapter.id
-    found = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
-    found["renamed"] = renamed(chapter.reference.read_text(encoding="utf-8"))
-    return found
-
-
-def renamed(source: str) -> str:
-    """The same module with other private names, other lines and no docstrings."""
-    tree = ast.parse(source)
-    names = {name: f"{name}_by_another_name" for name in _private(tree)}
-    return ast.unparse(_Renamer(names).visit(without_docstring(tree))) + "\n"
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
 
 
 def sealed(source: str, file: str, known: bool = False) -> str:

@@ -58,7 +58,7 @@ class Reporter:
     """A pytest plugin that chooses the tests, and sends what comes of them."""
 
     def __init__(self, job: Job, send: Send):
-        self.job, self.send = job, send
+        self.job, self.send, self.stopped = job, send, False
 
     def pytest_configure(self, config: Any) -> None:
         config.option.tbstyle = "short" if self.job.explain else "native"  # which is quicker
@@ -66,6 +66,7 @@ class Reporter:
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
         job = self.job
         names = {item: function_name(item.nodeid) for item in items}
+        items.sort(key=lambda item: names[item] in job.last)
         absent = set(job.only) - set(names.values())
         if absent:
             self.send({"problem": f"no test is called {', '.join(sorted(absent))}"})
@@ -73,6 +74,10 @@ class Reporter:
             items[:] = [item for item in names if names[item] in job.only]
             left_out = [item for item in names if names[item] not in job.only]
             config.hook.pytest_deselected(items=left_out)
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        if self.stopped and function_name(item.nodeid) not in self.job.after:
+            sys.modules["pytest"].skip("one has failed")
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
@@ -87,10 +92,11 @@ class Reporter:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:  # the test, or what was set up for it
+            self.stopped = self.job.stop
             message = _message(report, self.job.explain)
             self.send({"failed": report.nodeid, "message": message})
         elif report.passed and report.when == "call":
-            self.send({"passed": report.nodeid})
+            self.send({"passed": report.nodeid, "seconds": report.duration})
 
 
 def _message(report: Any, explain: bool) -> str:
@@ -120,7 +126,7 @@ def pytest_arguments(job: Job, folder: str) -> list[str]:
         f"--basetemp={os.path.join(os.getcwd(), 'tmp')}",
         *("-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:faulthandler"),
         *([] if job.explain else ["--assert=plain"]),
-        *(["--maxfail=1"] if job.stop else []),
+        *(["--maxfail=1"] if job.stop and not job.after else []),
         *job.tests,
     ]
 

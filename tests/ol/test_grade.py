@@ -84,7 +84,7 @@ def test_what_passes_on_everything_is_named(grade):
         (
             "def test_a(tmp_path):\n    assert MultiHeadAttention.split_heads.__doc__\n",
             "test_mine.py::test_a",
-            "built otherwise (renamed)",
+            "built otherwise",
         ),
         (
             "def test_a():\n    assert sys.modules['tinyllm.xfmr.mha'].math\n"

@@ -11,7 +11,7 @@ import pytest
 
 from ol import mutants
 from ol import runner as runners
-from ol.jobs import Job
+from ol.jobs import Job, function_name
 from ol.patches import PatchError, apply_patch, patched_file
 from ol.registry import Chapter
 from ol.runner import Runner
@@ -297,6 +297,15 @@ def test_only_chooses_by_function(runner, toy):
     verdict = one(runner, toy(MANY, only=("test_a", "test_d")))
     assert verdict.state == "crashed"
     assert verdict.detail == "no test is called test_d"
+
+
+@pytest.mark.parametrize(
+    ("how", "failed"),
+    [({"after": ("test_c",)}, ["b", "c"]), ({"last": ("test_b",)}, ["c"]), ({}, ["b"])],
+)
+def test_a_run_ends_at_the_first_failure_but_for_some(runner, toy, how, failed):
+    verdict = one(runner, toy(MANY, TOY.replace("2 *", "3 *"), stop=True, **how))
+    assert [function_name(test) for test in verdict.failed] == [f"test_{name}" for name in failed]
 
 
 def test_an_edited_test_is_read_again(runner, toy):
