@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from ol import imports, mutants
 from ol.bubblewrap import Limits
 from ol.imports import Finding
 from ol.jobs import Job, Verdict, error_line, function_name
-from ol.registry import COURSE, ROOT, Chapter, Refusal, chapters, closure
+from ol.registry import COURSE, ROOT, Chapter, Refusal, chapters, closure, version
 from ol.runner import Runner
 from ol.stubs import stub
 from ol.variants import sealed, variants
@@ -38,7 +37,6 @@ class Row:
     """What became of one mutant."""
 
     name: str
-    seeded: bool
     what: str
     state: str  # caught, missed, timeout, crashed, unbuildable
     by: str = ""  # the test that caught it
@@ -200,8 +198,8 @@ def _mutants(bench: Bench, result: Grade, first: Verdict, limit: float) -> None:
         state = found.state if found.failed_functions <= known else "crashed"
         by = bench.inside(found.failed[0]) if state == "caught" else ""
         detail = found.detail if state not in ("caught", "missed") else ""
-        seeded, what = "maker" not in mutant.facts, mutant.facts["pitfall"]
-        result.rows.append(Row(name, seeded, what, state, by, detail, round(found.seconds, 3)))
+        what = mutant.facts["pitfall"]
+        result.rows.append(Row(name, what, state, by, detail, round(found.seconds, 3)))
 
 
 def _slow(first: Verdict) -> tuple[str, ...]:
@@ -253,16 +251,9 @@ def key(chapter: Chapter, folder: Path) -> str:
     data = [COURSE / "graded" / f"{chapter.id}.json", COURSE / "mutants" / chapter.id]
     total = hashlib.sha256(digest([folder, *code, *data]).encode())
     facts = chapter.facts.get("mutants", {})
-    versions = {name: _version(name) for name in ("numpy", "pytest", "torch")}
+    versions = {name: version(name) for name in ("numpy", "pytest", "torch")}
     total.update(json.dumps([platform.python_version(), versions, facts]).encode())
     return total.hexdigest()[:32]
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def grade(workspace: Workspace, chapter: Chapter, fresh: bool = False) -> Grade:

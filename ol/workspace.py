@@ -6,11 +6,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ol.registry import NOTES, Chapter, Refusal, chapters, closure
+from ol.registry import Chapter, Refusal, chapters, closure
 
 MARK = ".ol"
 KEPT = {
@@ -97,7 +98,7 @@ class Workspace:
             write(self.memory / ".gitignore", "*\n")
             write(self.memory / "state.json", json.dumps(self.state, indent=1) + "\n")
         except Refusal as error:  # what was worked out can be told all the same
-            NOTES.append(f"this will not be remembered: {error.__cause__}")
+            print(f"ol: this will not be remembered: {error.__cause__}", file=sys.stderr)
 
     def put(self, table: str, name: str, value: Any) -> None:
         """Remember one thing of a chapter in a table, such as "built"."""

@@ -206,7 +206,7 @@ def test_the_graded_files_are_a_copy(grade, tmp_path):
 
 
 def made(states, required=("s01",)):
-    rows = [Row(f"s{i:02}", True, "", state) for i, state in enumerate(states, 1)]
+    rows = [Row(f"s{i:02}", "", state) for i, state in enumerate(states, 1)]
     return Grade("L5.3", "R5", 0.80, list(required), "tests", rows)
 
 

@@ -288,17 +288,6 @@ class TestC:
 )
 
 
-def test_only_chooses_by_function(runner, toy):
-    wrong = TOY.replace("2 *", "3 *")
-    assert one(runner, toy(MANY, wrong, only=("test_a",))).state == "missed"
-    verdict = one(runner, toy(MANY, wrong, only=("test_b", "test_c")))
-    assert verdict.passed == ("test_job.py::test_b[0]",)
-    assert verdict.failed_functions == {"test_b", "test_c"}
-    verdict = one(runner, toy(MANY, only=("test_a", "test_d")))
-    assert verdict.state == "crashed"
-    assert verdict.detail == "no test is called test_d"
-
-
 @pytest.mark.parametrize(
     ("how", "failed"),
     [({"after": ("test_c",)}, ["b", "c"]), ({"last": ("test_b",)}, ["c"]), ({}, ["b"])],
