@@ -137,7 +137,7 @@ def parser() -> argparse.ArgumentParser:
     said = "the grade of your tests in full"
     mutate = verb("mutate", "check.mutate", said, chapter, deps, verify)
     mutate.add_argument("--hint", metavar="MUTANT", help="a little more about one mutant each time")
-    verb("diff", "compare.diff", "your module beside the book's, after passing", chapter)
+    verb("diff", "start.diff", "your module beside the book's, after passing", chapter)
     said = "a command with your modules: ol run L5.3 -- python x.py"
     verb("run", "lesson.command", said, chapter)
     verb("python", "lesson.command", "short for ol run -- python")
@@ -158,28 +158,23 @@ def _common(**default: Any) -> argparse.ArgumentParser:
 
 def _for_teachers(verb: Callable[..., argparse.ArgumentParser]) -> None:
     words = "for teachers: grade every submission under a folder"
-    grade = verb("grade", "classroom.command", words)
-    said = "a folder or a zip in it for each submission"
-    grade.add_argument("folder", nargs="?", type=Path, metavar="DIR", help=said)
-    grade.add_argument("--chapter", dest="chapter_name", metavar="ID", help="L5.3, for example")
-    said = "names of the submissions, in the first column"
-    grade.add_argument("--roster", type=Path, metavar="CSV", help=said)
-    grade.add_argument("--csv", dest="csv_file", type=Path, metavar="FILE", help="write the table")
-    said = "write a page for each submission"
-    grade.add_argument("--feedback", type=Path, metavar="DIR", help=said)
-    said = "the folder is itself a submission, not a class of them"
-    grade.add_argument("--one", action="store_true", help=said)
+    add = verb("grade", "classroom.command", words).add_argument
+    add("folder", nargs="?", type=Path, metavar="DIR", help="a folder or a zip in it for each")
+    add("--chapter", dest="chapter_name", metavar="ID", help="L5.3, for example")
+    add("--roster", type=Path, metavar="CSV", help="names of the submissions, in the first column")
+    add("--csv", dest="csv_file", type=Path, metavar="FILE", help="write the table")
+    add("--feedback", type=Path, metavar="DIR", help="write a page for each submission")
+    add("--one", action="store_true", help="the folder is itself a submission, not a class of them")
     said = "for the module and for the tests (default: 50:50)"
-    grade.add_argument("--points", type=_points, metavar="M:T", default=(50.0, 50.0), help=said)
+    add("--points", type=_points, metavar="M:T", default=(50.0, 50.0), help=said)
     said = "write a results.json for each; with --one straight into this folder"
-    grade.add_argument("--gradescope", type=Path, metavar="DIR", help=said)
-    grade.add_argument("--fresh", action="store_true", help="grade again what is graded already")
-    grade.add_argument("--jobs", type=_number, metavar="N", help="at a time (default: the cores)")
-    grade.add_argument("--dask", metavar="ADDRESS", help="on the workers of this cluster")
-    grade.add_argument("--workflow", action="store_true", help="print a workflow for a class's CI")
+    add("--gradescope", type=Path, metavar="DIR", help=said)
+    add("--fresh", action="store_true", help="grade again what is graded already")
+    add("--jobs", type=_number, metavar="N", help="at a time (default: the cores)")
+    add("--dask", metavar="ADDRESS", help="on the workers of this cluster")
+    add("--workflow", action="store_true", help="print a workflow for a class's CI")
     for name, unit in (("seconds", "S"), ("memory", "MIB"), ("disk", "MIB"), ("processes", "N")):
-        said = f"limit of {name} for each"
-        grade.add_argument(f"--{name}", type=_number, metavar=unit, help=said)
+        add(f"--{name}", type=_number, metavar=unit, help=f"limit of {name} for each")
 
 
 def _number(text: str) -> int:

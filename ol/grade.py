@@ -262,29 +262,19 @@ def grade(workspace: Workspace, chapter: Chapter, fresh: bool = False) -> Grade:
     folder = workspace.tests(chapter)
     if folder is None or not folder.is_dir():
         raise Refusal(f"there are no tests of yours for {chapter.id}: ol start {chapter.id}")
-    path = workspace.memory / "grades" / f"{chapter.id}-{key(chapter, folder)}.json"
-    result = None if fresh else _kept(path)
-    if result is None:
-        tests = digest([folder])
-        try:
-            with Runner(limits=Limits()) as runner:
-                result = grade_tests(chapter, folder, runner)
-        except RuntimeError as error:  # pytest is missing
-            raise Refusal(str(error)) from error
-        if result.rows and tests == digest([folder]):
-            with contextlib.suppress(OSError):  # then it will be worked out again
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(asdict(result)), encoding="utf-8")
-    told = {"score": result.score, "passed": result.passed, "tests": digest([folder])}
-    if workspace.state["graded"].get(chapter.id) != told:
-        workspace.put("graded", chapter.id, told)
-    return result
-
-
-def _kept(path: Path) -> Grade | None:
-    """A grade from the cache; None if it is not there, or damaged."""
+    known, tests = workspace.state["graded"].get(chapter.id, {}), digest([folder])
+    course = key(chapter, folder)
+    if known.get("key") == course and not fresh:
+        with contextlib.suppress(TypeError, LookupError):  # it is damaged
+            return replace(Grade.of(known["grade"]), cached=True)
     try:
-        kept: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return replace(Grade.of(kept), cached=True)
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+        with Runner(limits=Limits()) as runner:
+            result = grade_tests(chapter, folder, runner)
+    except RuntimeError as error:  # pytest is missing
+        raise Refusal(str(error)) from error
+    told: dict[str, Any] = {"score": result.score, "passed": result.passed}
+    told["tests"] = digest([folder])
+    if result.rows and tests == told["tests"]:
+        told |= {"key": course, "grade": asdict(result)}
+    workspace.put("graded", chapter.id, told)
+    return result

@@ -89,13 +89,12 @@ def _wait_for(
     command: list[str], env: Mapping[str, str], out: Any, over: Callable[[], bool] | None
 ) -> int | None:
     """Run a command; its exit status, None if it was over before it had ended."""
-    if over is None:  # the debugger wants the terminal
-        return subprocess.call(command, env=env, stdout=out, stderr=out)
+    alone = over is not None  # else the debugger wants the terminal
     with subprocess.Popen(
-        command, env=env, stdout=out, stderr=out, start_new_session=True
+        command, env=env, stdout=out, stderr=out, start_new_session=alone
     ) as process:
         try:
-            while process.poll() is None and not over():
+            while process.poll() is None and not (over and over()):
                 time.sleep(0.1)
             return process.poll()
         finally:

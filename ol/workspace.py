@@ -14,12 +14,8 @@ from typing import Any
 from ol.registry import Chapter, Refusal, chapters, closure
 
 MARK = ".ol"
-KEPT = {
-    "built": list,
-    "graded": dict,
-    "hints": dict,
-    "tried": str,
-}  # table -> what it holds for a chapter
+# table -> what it holds for a chapter
+KEPT = {"built": list, "graded": dict, "hints": dict, "tried": str}
 
 
 class Workspace:
@@ -145,7 +141,7 @@ class Workspace:
         kept, tests = self.state["graded"].get(chapter.id), self.tests(chapter)
         if kept is None or tests is None or kept.get("tests") != digest([tests]):
             return None
-        return dict(kept)
+        return {name: kept[name] for name in ("score", "passed", "tests")}
 
 
 def digest(paths: Iterable[Path]) -> str:

@@ -192,9 +192,9 @@ def test_a_grade_that_was_refused_is_not_kept(tmp_path, monkeypatch, grade):
     assert module.grade(workspace, L53).score == 0.5
     kept = module.grade(workspace, L53)
     assert (kept.score, kept.cached) == (0.5, True)
-    (path,) = (workspace.memory / "grades").iterdir()
-    for text in ("{", "[]", '{"rows": [], "findings": [], "more": 1}'):
-        path.write_text(text)
+    for damaged in (None, [], {"rows": [], "findings": [], "more": 1}):
+        workspace.state["graded"]["L5.3"]["grade"] = damaged
+        workspace.save()
         again = module.grade(workspace, L53)
         assert (again.score, again.cached) == (0.5, False)
 

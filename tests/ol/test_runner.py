@@ -315,7 +315,7 @@ def test_a_misfit_names_the_mutant(tmp_path, monkeypatch):
     (tmp_path / "mutants" / "L9.1").mkdir(parents=True)
     patch = tmp_path / "mutants" / "L9.1" / "s01.patch"
     patch.write_text("--- a/ol/__init__.py\n+++ b/ol/__init__.py\n@@ -9 +9 @@\n-a\n+b\n")
-    with pytest.raises(PatchError, match=r"mutant L9\.1/s01: .* line .* is past the end"):
+    with pytest.raises(PatchError, match=r"mutant L9\.1/s01: .* near line 9 there is no\na\n"):
         mutants.seeded_mutants(Chapter("L9.1", facts))
 
 
