@@ -17,12 +17,11 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from ol import gradebook, keeper
-from ol.bubblewrap import has_namespaces
+from ol import gradebook, sandbox
+from ol.bubblewrap import Limits, has_namespaces
 from ol.grade import key
 from ol.gradebook import Row, printable, row
 from ol.registry import COURSE, Answer, Chapter, Refusal, chapters, find
-from ol.sandbox import STOP, Limits
 from ol.stubs import stub
 from ol.submission import fingerprint, likeness, names, read, submissions
 from ol.terminal import bar, table
@@ -191,9 +190,9 @@ class Journal:
 
 def _run(orders: Mapping[str, Order], pool: AbstractContextManager[Executor], done: Done) -> None:
     """Carry out the orders; `done` hears of each as soon as it is."""
-    STOP.clear()
+    sandbox.STOP.clear()
     with pool as executor:
-        tasks = {executor.submit(keeper.grade, order): name for name, order in orders.items()}
+        tasks = {executor.submit(sandbox.grade, order): name for name, order in orders.items()}
         try:
             for task in as_completed(tasks):
                 try:
@@ -202,7 +201,7 @@ def _run(orders: Mapping[str, Order], pool: AbstractContextManager[Executor], do
                     answer = {"lost": f"{type(error).__name__}: {error}"}
                 done(tasks[task], answer)
         except BaseException:
-            keeper.stop()
+            sandbox.stop()
             for task in tasks:
                 task.cancel()
             print("ol: stopped; the same command goes on from here", file=sys.stderr)

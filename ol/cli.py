@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import inspect
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ from threading import current_thread, main_thread
 from typing import Any
 
 import tinyllm
-from ol.registry import NOTES, Answer, Chapter, Refusal, find
+from ol.registry import Answer, Chapter, Refusal, find
 from ol.terminal import show
 from ol.workspace import Workspace
 
@@ -33,9 +34,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         answer = Answer(1, [f"ol: {error}"], {"refused": str(error)})
     except KeyboardInterrupt:
         return 130
-    for note in NOTES:
-        print(f"ol: {note}", file=sys.stderr)
-    NOTES.clear()
     return show(answer, options.json, refused="refused" in answer.data)
 
 
@@ -44,21 +42,23 @@ def _leave(number: int, _: object) -> None:
 
 
 def _answer(options: argparse.Namespace) -> Answer:
-    """Call the function of a command, with what it takes and the options that are its own."""
-    wishes = dict(vars(options))
-    module, name = wishes.pop("call").split(".")
-    common = {word: wishes.pop(word) for word in ("workspace", "json", "command")}
-    wishes |= {word: common[word] for word in wishes.pop("takes").split()}
+    """Call the function of a command, with what it takes of the options that all have, and its own."""
+    module, name = options.call.split(".")
+    function = getattr(importlib.import_module(f"ol.{module}"), name)
+    taken = inspect.signature(function).parameters
+    wishes = {n: value for n, value in vars(options).items() if n in taken or n not in _COMMON}
     if "workspace" in wishes:
-        workspace = wishes["workspace"] = Workspace.around(common["workspace"])
+        workspace = wishes["workspace"] = Workspace.around(options.workspace)
         if "chapter" in wishes:
             needed = options.call != "lesson.command"
             wishes["chapter"] = _chapter(workspace, options.chapter, needed)
-        if wishes.pop("ref_deps", False):
+        if getattr(options, "ref_deps", False):
             workspace.set_ref_deps()
-    function = getattr(importlib.import_module(f"ol.{module}"), name)
     answer: Answer = function(**wishes)
     return answer
+
+
+_COMMON = {"call", "workspace", "json", "command", "ref_deps"}
 
 
 def _chapter(workspace: Workspace, name: str | None, needed: bool) -> Chapter | None:
@@ -111,21 +111,19 @@ def parser() -> argparse.ArgumentParser:
         parents=[_common()],
     )
     top.add_argument("--version", action="version", version=f"tinyllm-book {tinyllm.__version__}")
-    top.set_defaults(call="status.status", takes="workspace")
+    top.set_defaults(call="status.status")
     verbs = top.add_subparsers(title="commands", metavar="COMMAND")
 
-    def verb(
-        name: str, call: str, words: str, *parents: Any, takes: str = "workspace"
-    ) -> argparse.ArgumentParser:
+    def verb(name: str, call: str, words: str, *parents: Any) -> argparse.ArgumentParser:
         made = verbs.add_parser(name, help=words, description=words, parents=[*parents, common])
-        made.set_defaults(call=call, takes=takes)
+        made.set_defaults(call=call)
         return made
 
     verb("status", "status.status", "the map: what is built, begun, ready, blocked; the next step")
     start = verb("start", "start.start", "a stub and a test file; never over your work", deps)
     start.add_argument("chapter", help="L5.3, for example")
     said = "the course's tests against your module"
-    tests = verb("tests", "lesson.tests", said, chapter, deps, takes="workspace json command")
+    tests = verb("tests", "lesson.tests", said, chapter, deps)
     tests.add_argument("--watch", action="store_true", help="run again at each save")
     tests.add_argument("-k", metavar="WORDS", help="only tests with these in their names")
     for option, said in (
@@ -135,14 +133,13 @@ def parser() -> argparse.ArgumentParser:
     ):
         tests.add_argument(option, action="append_const", const=option, dest="options", help=said)
     said = "the course's tests, then the grade of yours"
-    verb("check", "check.check", said, chapter, deps, verify, takes="workspace json")
-    mutate = verb(
-        "mutate", "check.mutate", "the grade of your tests in full", chapter, deps, verify
-    )
+    verb("check", "check.check", said, chapter, deps, verify)
+    said = "the grade of your tests in full"
+    mutate = verb("mutate", "check.mutate", said, chapter, deps, verify)
     mutate.add_argument("--hint", metavar="MUTANT", help="a little more about one mutant each time")
-    verb("diff", "compare.diff", "your module beside the book's, after passing", chapter)
+    verb("diff", "start.diff", "your module beside the book's, after passing", chapter)
     said = "a command with your modules: ol run L5.3 -- python x.py"
-    verb("run", "lesson.command", said, chapter, takes="workspace command")
+    verb("run", "lesson.command", said, chapter)
     verb("python", "lesson.command", "short for ol run -- python")
     verb("doctor", "doctor.doctor", "what is installed, what is missing")
     _for_teachers(verb)
@@ -161,28 +158,23 @@ def _common(**default: Any) -> argparse.ArgumentParser:
 
 def _for_teachers(verb: Callable[..., argparse.ArgumentParser]) -> None:
     words = "for teachers: grade every submission under a folder"
-    grade = verb("grade", "classroom.command", words, takes="")
-    said = "a folder or a zip in it for each submission"
-    grade.add_argument("folder", nargs="?", type=Path, metavar="DIR", help=said)
-    grade.add_argument("--chapter", dest="chapter_name", metavar="ID", help="L5.3, for example")
-    said = "names of the submissions, in the first column"
-    grade.add_argument("--roster", type=Path, metavar="CSV", help=said)
-    grade.add_argument("--csv", dest="csv_file", type=Path, metavar="FILE", help="write the table")
-    said = "write a page for each submission"
-    grade.add_argument("--feedback", type=Path, metavar="DIR", help=said)
-    said = "the folder is itself a submission, not a class of them"
-    grade.add_argument("--one", action="store_true", help=said)
+    add = verb("grade", "classroom.command", words).add_argument
+    add("folder", nargs="?", type=Path, metavar="DIR", help="a folder or a zip in it for each")
+    add("--chapter", dest="chapter_name", metavar="ID", help="L5.3, for example")
+    add("--roster", type=Path, metavar="CSV", help="names of the submissions, in the first column")
+    add("--csv", dest="csv_file", type=Path, metavar="FILE", help="write the table")
+    add("--feedback", type=Path, metavar="DIR", help="write a page for each submission")
+    add("--one", action="store_true", help="the folder is itself a submission, not a class of them")
     said = "for the module and for the tests (default: 50:50)"
-    grade.add_argument("--points", type=_points, metavar="M:T", default=(50.0, 50.0), help=said)
+    add("--points", type=_points, metavar="M:T", default=(50.0, 50.0), help=said)
     said = "write a results.json for each; with --one straight into this folder"
-    grade.add_argument("--gradescope", type=Path, metavar="DIR", help=said)
-    grade.add_argument("--fresh", action="store_true", help="grade again what is graded already")
-    grade.add_argument("--jobs", type=_number, metavar="N", help="at a time (default: the cores)")
-    grade.add_argument("--dask", metavar="ADDRESS", help="on the workers of this cluster")
-    grade.add_argument("--workflow", action="store_true", help="print a workflow for a class's CI")
+    add("--gradescope", type=Path, metavar="DIR", help=said)
+    add("--fresh", action="store_true", help="grade again what is graded already")
+    add("--jobs", type=_number, metavar="N", help="at a time (default: the cores)")
+    add("--dask", metavar="ADDRESS", help="on the workers of this cluster")
+    add("--workflow", action="store_true", help="print a workflow for a class's CI")
     for name, unit in (("seconds", "S"), ("memory", "MIB"), ("disk", "MIB"), ("processes", "N")):
-        said = f"limit of {name} for each"
-        grade.add_argument(f"--{name}", type=_number, metavar=unit, help=said)
+        add(f"--{name}", type=_number, metavar=unit, help=f"limit of {name} for each")
 
 
 def _number(text: str) -> int:

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import platform
 import shutil
-from importlib import metadata
 
 from ol.lesson import absent
-from ol.registry import ROOT, Answer, chapters
+from ol.registry import ROOT, Answer, chapters, version
 from ol.terminal import table
 from ol.workspace import Workspace
 
@@ -25,22 +24,15 @@ def doctor(workspace: Workspace) -> Answer:
     others = sorted({name for names in lacking.values() for name in names} - set(_WANTED))
     users = {n: [chapter for chapter, names in lacking.items() if n in names] for n in others}
     wanted = _WANTED | {name: f"the tests of {', '.join(users[name])}" for name in others}
-    found = {name: _version(name) for name in wanted}
-    rows = [("tinyllm-book", _version("tinyllm-book") or "not installed", str(ROOT))]
+    found = {name: version(name) for name in wanted}
+    rows = [("tinyllm-book", version("tinyllm-book") or "not installed", str(ROOT))]
     rows.append(("python", platform.python_version(), ""))
-    for name, version in found.items():
-        help_ = "" if version else f"pip install {name}: {wanted[name]}"
-        rows.append((name, version or "missing", help_))
-    there = shutil.which("bwrap")
-    rows.append(("bwrap", there or "missing", "" if there else "apt install bubblewrap: ol grade"))
+    for name, there in found.items():
+        help_ = "" if there else f"pip install {name}: {wanted[name]}"
+        rows.append((name, there or "missing", help_))
+    bwrap = shutil.which("bwrap")
+    rows.append(("bwrap", bwrap or "missing", "" if bwrap else "apt install bubblewrap: ol grade"))
     begun = f"{sum(map(workspace.is_begun, chapters().values()))} begun"
     rows.append(("workspace", str(workspace.root), begun))
     ready = bool(found["numpy"] and found["pytest"])
-    return Answer(0 if ready else 1, table(rows), {"versions": found, "bwrap": there})
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
+    return Answer(0 if ready else 1, table(rows), {"versions": found, "bwrap": bwrap})

@@ -14,7 +14,6 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,13 @@ from ol import imports, mutants
 from ol.bubblewrap import Limits
 from ol.imports import Finding
 from ol.jobs import Job, Verdict, error_line, function_name
-from ol.registry import COURSE, ROOT, Chapter, Refusal, chapters, closure
+from ol.registry import COURSE, ROOT, Chapter, Refusal, chapters, closure, version
 from ol.runner import Runner
 from ol.stubs import stub
 from ol.variants import sealed, variants
 from ol.workspace import Workspace, digest, files_in
 
-AGAIN = 2  # times that the right module is run among the mutants
+RIGHT = 3  # right modules among the mutants, at least
 LEAST = 10.0  # seconds of processor time that every mutant gets
 UNDECIDED = 0.1  # the share of mutants that may end in a timeout or a crash
 
@@ -38,7 +37,6 @@ class Row:
     """What became of one mutant."""
 
     name: str
-    seeded: bool
     what: str
     state: str  # caught, missed, timeout, crashed, unbuildable
     by: str = ""  # the test that caught it
@@ -117,8 +115,6 @@ def grade_tests(chapter: Chapter, folder: Path, runner: Runner) -> Grade:
             return result
         limit = min(60.0, LEAST + 5 * first.seconds)
         _mutants(bench, result, first, limit)
-        if not result.findings:
-            result.idle = _idle(bench, result, first, limit)
     return result
 
 
@@ -179,12 +175,15 @@ def _mutants(bench: Bench, result: Grade, first: Verdict, limit: float) -> None:
     """Fill in the rows; findings, if what is known beforehand comes out otherwise."""
     graded = {one.name: one for one in mutants.graded_mutants(bench.chapter)}
     right = variants(bench.chapter)
-    right |= {f"the same in other words, {i}": bench.source for i in range(AGAIN)}
+    again = range(RIGHT - len(right))
+    right |= {f"the same in other words, {i}": bench.source for i in again}
     sources = {name: mutant.source for name, mutant in graded.items()} | right
     sources["empty"] = stub(bench.chapter)
-    verdicts = _in_any_order(bench, sources, stop=True, seconds=limit)
+    idle = dict.fromkeys(map(function_name, first.passed))  # what has caught nothing so far
+    how = {"stop": True, "seconds": limit, "last": _slow(first)}
+    verdicts = _in_any_order(bench, sources, idle, **how)
     wrong = {name: text for name, text in right.items() if verdicts[name].state != "missed"}
-    told = _in_any_order(bench, wrong, stop=True, seconds=limit, explain=True)
+    told = _in_any_order(bench, wrong, {}, explain=True, **how)
     result.seconds += sum(verdict.seconds for verdict in (*verdicts.values(), *told.values()))
     for name in wrong:
         says = told[name] if told[name].failed else verdicts[name]
@@ -192,19 +191,30 @@ def _mutants(bench: Bench, result: Grade, first: Verdict, limit: float) -> None:
     if verdicts["empty"].state == "missed":
         why = "passes on a module in which nothing is written: no test looks at what it does"
         result.findings.append(Finding(bench.tests.name, why))
+    result.idle = [] if result.findings else list(idle)
     known = {function_name(test) for test in first.passed}
     for name, mutant in graded.items():
         found = verdicts[name]
         state = found.state if found.failed_functions <= known else "crashed"
         by = bench.inside(found.failed[0]) if state == "caught" else ""
         detail = found.detail if state not in ("caught", "missed") else ""
-        seeded, what = "maker" not in mutant.facts, mutant.facts["pitfall"]
-        result.rows.append(Row(name, seeded, what, state, by, detail, round(found.seconds, 3)))
+        what = mutant.facts["pitfall"]
+        result.rows.append(Row(name, what, state, by, detail, round(found.seconds, 3)))
 
 
-def _in_any_order(bench: Bench, sources: Mapping[str, str], **options: Any) -> dict[str, Verdict]:
-    """The verdicts by name; nobody can know which job is run when."""
-    names: dict[str, str] = {}
+def _slow(first: Verdict) -> tuple[str, ...]:
+    """The functions that take more than a fifth of the time of all."""
+    times: dict[str, float] = {}
+    for test, seconds in first.times.items():
+        times[function_name(test)] = times.get(function_name(test), 0.0) + seconds
+    return tuple(name for name, seconds in times.items() if seconds > sum(times.values()) / 5)
+
+
+def _in_any_order(
+    bench: Bench, sources: Mapping[str, str], idle: dict[str, None], **options: Any
+) -> dict[str, Verdict]:
+    """The verdicts by name; nobody can know which job is run when. What fails is no longer idle."""
+    names, verdicts = dict[str, str](), dict[str, Verdict]()
 
     def jobs() -> Iterator[Job]:  # the next one is made while others run
         for name in random.SystemRandom().sample(list(sources), len(sources)):
@@ -212,7 +222,15 @@ def _in_any_order(bench: Bench, sources: Mapping[str, str], **options: Any) -> d
             names[job.name] = name
             yield job
 
-    return {names[verdict.job]: verdict for verdict in bench.runner.run(jobs())}
+    def late(job: Job) -> Job:
+        return replace(job, after=tuple(idle)) if names[job.name] != "empty" else job
+
+    for verdict in bench.runner.run(jobs(), late):
+        name = names[verdict.job]
+        verdicts[name] = verdict
+        for function in verdict.failed_functions if name != "empty" else ():
+            idle.pop(function, None)
+    return verdicts
 
 
 def _on_right_module(name: str, verdict: Verdict, bench: Bench) -> list[Finding]:
@@ -227,41 +245,15 @@ def _on_right_module(name: str, verdict: Verdict, bench: Bench) -> list[Finding]
     ]
 
 
-def _idle(bench: Bench, result: Grade, first: Verdict, limit: float) -> list[str]:
-    """The test functions that fail on no mutant."""
-    functions = list(dict.fromkeys(function_name(test) for test in first.passed))
-    active = {function_name(row.by) for row in result.rows if row.by}
-    idle = [name for name in functions if name not in active]
-    sources = {one.name: one.source for one in mutants.graded_mutants(bench.chapter)}
-    caught = [row.name for row in result.rows if row.state == "caught"]
-    step = 4 * bench.runner.workers
-    for at in range(0, len(caught), step):
-        if not idle:
-            break
-        some = [sources[name] for name in caught[at : at + step]]
-        jobs = [bench.job(text, only=tuple(idle), seconds=limit) for text in some]
-        for verdict in bench.runner.run(jobs):
-            result.seconds += verdict.seconds
-            idle = [name for name in idle if name not in verdict.failed_functions]
-    return idle
-
-
 def key(chapter: Chapter, folder: Path) -> str:
     """A hash of all that a grade depends on."""
     code = sorted(path for name in ("tinyllm", "ol") for path in (ROOT / name).rglob("*.py"))
     data = [COURSE / "graded" / f"{chapter.id}.json", COURSE / "mutants" / chapter.id]
     total = hashlib.sha256(digest([folder, *code, *data]).encode())
     facts = chapter.facts.get("mutants", {})
-    versions = {name: _version(name) for name in ("numpy", "pytest", "torch")}
+    versions = {name: version(name) for name in ("numpy", "pytest", "torch")}
     total.update(json.dumps([platform.python_version(), versions, facts]).encode())
     return total.hexdigest()[:32]
-
-
-def _version(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def grade(workspace: Workspace, chapter: Chapter, fresh: bool = False) -> Grade:
@@ -270,29 +262,19 @@ def grade(workspace: Workspace, chapter: Chapter, fresh: bool = False) -> Grade:
     folder = workspace.tests(chapter)
     if folder is None or not folder.is_dir():
         raise Refusal(f"there are no tests of yours for {chapter.id}: ol start {chapter.id}")
-    path = workspace.memory / "grades" / f"{chapter.id}-{key(chapter, folder)}.json"
-    result = None if fresh else _kept(path)
-    if result is None:
-        tests = digest([folder])
-        try:
-            with Runner(limits=Limits()) as runner:
-                result = grade_tests(chapter, folder, runner)
-        except RuntimeError as error:  # pytest is missing
-            raise Refusal(str(error)) from error
-        if result.rows and tests == digest([folder]):
-            with contextlib.suppress(OSError):  # then it will be worked out again
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(json.dumps(asdict(result)), encoding="utf-8")
-    told = {"score": result.score, "passed": result.passed, "tests": digest([folder])}
-    if workspace.state["graded"].get(chapter.id) != told:
-        workspace.put("graded", chapter.id, told)
-    return result
-
-
-def _kept(path: Path) -> Grade | None:
-    """A grade from the cache; None if it is not there, or damaged."""
+    known, tests = workspace.state["graded"].get(chapter.id, {}), digest([folder])
+    course = key(chapter, folder)
+    if known.get("key") == course and not fresh:
+        with contextlib.suppress(TypeError, LookupError):  # it is damaged
+            return replace(Grade.of(known["grade"]), cached=True)
     try:
-        kept: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return replace(Grade.of(kept), cached=True)
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+        with Runner(limits=Limits()) as runner:
+            result = grade_tests(chapter, folder, runner)
+    except RuntimeError as error:  # pytest is missing
+        raise Refusal(str(error)) from error
+    told: dict[str, Any] = {"score": result.score, "passed": result.passed}
+    told["tests"] = digest([folder])
+    if result.rows and tests == told["tests"]:
+        told |= {"key": course, "grade": asdict(result)}
+    workspace.put("graded", chapter.id, told)
+    return result

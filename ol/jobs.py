@@ -8,10 +8,9 @@ import json
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
-from ol.registry import ROOT, Chapter, module_name
+from ol.registry import ROOT
 
 
 @dataclass(frozen=True)
@@ -24,27 +23,11 @@ class Job:
     root: str = str(ROOT)  # the folder that all other modules come from
     sealed: bool = False  # what stands for a text is compiled code: marshalled, in base64
     warm: tuple[str, ...] = ()  # modules of it that the parent may import, once for all jobs
-    only: tuple[str, ...] = ()  # functions: no others are run
     stop: bool = False  # at the first test that fails
+    after: tuple[str, ...] = ()  # functions that are run even then
+    last: tuple[str, ...] = ()  # functions that are run after all others
     explain: bool = False  # tracebacks, with the values that an assert compared
     seconds: float = 60.0  # of processor time; four times as long by the clock
-
-
-def job_for(
-    chapter: Chapter,
-    name: str,
-    source: str,
-    tests: Path | None = None,
-    path: str = "",
-    **options: Any,
-) -> Job:
-    """The job that runs tests, by default the course's, with a text in the place of a module.
-
-    The module is that at `path`, by default the one that the chapter builds.
-    """
-    path = path or chapter.path
-    modules = {module_name(path): (str(ROOT / path), source)}
-    return Job(name, (str(tests or chapter.course_tests),), modules, **options)
 
 
 State = Literal["caught", "missed", "timeout", "crashed", "unbuildable"]
@@ -63,6 +46,7 @@ class Verdict:
     state: State
     failed: tuple[str, ...] = ()  # test_mha.py::test_masks[causal], in the order of the run
     passed: tuple[str, ...] = ()
+    times: Mapping[str, float] = field(default_factory=dict, compare=False)  # of what passed
     messages: Mapping[str, str] = field(default_factory=dict)  # failed test -> what it said
     detail: str = ""  # what else there is to say: which test crashed, which was not found
     seconds: float = 0.0  # by the clock
@@ -117,7 +101,8 @@ def _judged(job: Job, rows: list[Any], status: int | None, seconds: float) -> Ve
         state = "missed"
     if failed:
         state = "caught"
-    return Verdict(job.name, state, failed, passed, messages, "; ".join(problems), seconds)
+    times = {_plain(row["passed"]): float(row["seconds"]) for row in rows if "passed" in row}
+    return Verdict(job.name, state, failed, passed, times, messages, "; ".join(problems), seconds)
 
 
 def _plain(value: Any) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import ast
+import contextlib
 import importlib.util
 import json
 import os
@@ -23,8 +23,7 @@ from ol.registry import Answer, Chapter, Refusal, chapters, closure
 from ol.runner import environment
 from ol.status import state_of, status
 from ol.terminal import paint, show
-from ol.watch import watch
-from ol.worker import PYTEST_INI, kill_group
+from ol.worker import PYTEST_INI, imported, kill_group
 from ol.workspace import Workspace, digest, text_of
 
 
@@ -90,13 +89,12 @@ def _wait_for(
     command: list[str], env: Mapping[str, str], out: Any, over: Callable[[], bool] | None
 ) -> int | None:
     """Run a command; its exit status, None if it was over before it had ended."""
-    if over is None:  # the debugger wants the terminal
-        return subprocess.call(command, env=env, stdout=out, stderr=out)
+    alone = over is not None  # else the debugger wants the terminal
     with subprocess.Popen(
-        command, env=env, stdout=out, stderr=out, start_new_session=True
+        command, env=env, stdout=out, stderr=out, start_new_session=alone
     ) as process:
         try:
-            while process.poll() is None and not over():
+            while process.poll() is None and not (over and over()):
                 time.sleep(0.1)
             return process.poll()
         finally:
@@ -137,7 +135,8 @@ def run(workspace: Workspace, chapter: Chapter, how: How) -> Answer:
         state = BUT if more.state != "missed" else state
         verdict = replace(more, passed=verdict.passed + more.passed)
     if state in (STATES["missed"], BUT) and "-k" not in how.arguments:
-        workspace.passed(chapter, module_hash, *([BUT.removeprefix("passed ")] * (state == BUT)))
+        but = [BUT.removeprefix("passed ")] if state == BUT else []
+        workspace.passed(chapter, module_hash, *but)
     return report(workspace, chapter, verdict, state, text)
 
 
@@ -154,28 +153,42 @@ def require_installed(chapter: Chapter) -> None:
 
 def absent(tests: Path) -> list[str]:
     """What the tests import and is not installed."""
-    tree = ast.parse(tests.read_bytes())
-    names = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
-    names |= {str(n.module) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
-    tops = {name.partition(".")[0] for name in names | {"pytest"}} - set(sys.stdlib_module_names)
+    tops = {name.partition(".")[0] for name in imported(tests) | {"pytest"}}
+    tops -= set(sys.stdlib_module_names)
     return sorted(name for name in tops if importlib.util.find_spec(name) is None)
 
 
 def watched(workspace: Workspace, chapter: Chapter, how: How) -> Answer:
     """Run at each save until the user ends it; the last outcome's status."""
-    last = Answer(1, [])
+    last, paths = Answer(1, []), list(sources(workspace, chapter).values())
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            seen = _state(paths)
 
-    def once(over: Callable[[], bool]) -> None:
-        nonlocal last
-        try:
-            last = run(workspace, chapter, replace(how, over=over))
-        except (Refusal, OSError) as error:  # half a save: go on watching
-            last = Answer(getattr(error, "status", 1), [f"ol: {error}"], {"refused": str(error)})
-        show(last, how.quiet)
+            def saved(seen: list[int] = seen) -> bool:
+                return _state(paths) != seen
 
-    paths = list(sources(workspace, chapter).values())
-    watch(paths, once, sys.stderr if how.quiet else sys.stdout)
+            try:
+                last = run(workspace, chapter, replace(how, over=saved))
+            except (Refusal, OSError) as error:  # half a save: go on watching
+                status = getattr(error, "status", 1)
+                last = Answer(status, [f"ol: {error}"], {"refused": str(error)})
+            show(last, how.quiet)
+            out = sys.stderr if how.quiet else sys.stdout
+            print(f"watching {', '.join(map(str, paths))}; Ctrl-C ends", file=out, flush=True)
+            while not saved():
+                time.sleep(0.2)
+            time.sleep(0.1)
     return Answer(last.status, [], last.data)
+
+
+def _state(paths: Sequence[Path]) -> list[int]:
+    """What differs after any save."""
+    found = []
+    for path in paths:
+        with contextlib.suppress(OSError):
+            found += [path.stat().st_mtime_ns, path.stat().st_size]
+    return found
 
 
 def command(workspace: Workspace, chapter: Chapter | None, command: Sequence[str]) -> NoReturn:

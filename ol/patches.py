@@ -30,7 +30,8 @@ def apply_patch(text: str, patch: str) -> str:
     for named, old, new in hunks:
         fits = [i for i in range(at, len(lines) - len(old) + 1) if lines[i : i + len(old)] == old]
         if not fits:
-            raise _misfit(lines, named, old)
+            words = f"the patch was made for another text: near line {named + 1} there is no"
+            raise PatchError(f"{words}\n{''.join(old)}")
         first = min(fits, key=lambda i: abs(i - named))
         result += lines[at:first] + new
         at = first + len(old)
@@ -45,22 +46,10 @@ def _hunks(patch: str) -> Iterator[tuple[int, list[str], list[str]]]:
         if (head := _HUNK.match(hunk)) is None:
             raise PatchError(f"this opens no hunk: {hunk.partition(chr(10))[0]}")
         rows = _lines(hunk[head.end() :])
-        named = int(head[1]) - (
-            head[2] != "0"
-        )  # where nothing is removed, the line before is named
+        named = int(head[1]) - (head[2] != "0")  # for a hunk that only adds, the line before
         before, after = ([row[1:] for row in rows if row[0] in signs] for signs in (" -", " +"))
         yield named, before, after
 
 
 def _lines(text: str) -> list[str]:
     return re.findall(r".*\n|.+", text)  # splitlines would also split at form feeds
-
-
-def _misfit(lines: list[str], first: int, wanted: list[str]) -> PatchError:
-    """What is wrong at the place that the patch names."""
-    at, want = next((i, w) for i, w in enumerate(wanted, first) if lines[i : i + 1] != [w])
-    there = f"is {lines[at].rstrip()!r}" if at < len(lines) else "is past the end"
-    return PatchError(
-        f"the patch was made for another text: line {at + 1} {there}, "
-        f"where the patch has {want.rstrip()!r}"
-    )

@@ -8,6 +8,7 @@ import functools
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,6 @@ class Answer:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-NOTES: list[str] = []  # what there is to say besides, on standard error
-
-
 class Refusal(Exception):  # noqa: N818, it is no error of the program
     """Why a command did nothing, and the way out. Status 1: not yet. Status 2: wrong use."""
 
@@ -41,19 +39,16 @@ class Chapter:
 
     id: str  # L5.3
     facts: Mapping[str, Any] = field(repr=False, compare=False)
+    rung: str = ""  # what it asks of the learner's own tests: R1 to R5, or nothing
+    path: str = ""  # the module, from the package's root: tinyllm/xfmr/mha.py
+    files: tuple[
+        str, ...
+    ] = ()  # the learner's, from the workspace: module, folder of tests if graded
+    needs: tuple[str, ...] = ()
+    test_needs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.id} {self.facts['title']}"
-
-    @property
-    def rung(self) -> str:
-        """What the chapter asks of the learner's own tests: R1 to R5, or "" for nothing."""
-        return str(self.facts["rung"])
-
-    @property
-    def path(self) -> str:
-        """The module, from the package's root: tinyllm/xfmr/mha.py."""
-        return str(self.facts["builds"])
 
     @property
     def module(self) -> str:
@@ -81,18 +76,13 @@ class Chapter:
         first = self.reference.read_text(encoding="utf-8").partition("\n")[0]
         return first.partition(" from book/")[2].partition(" and ")[0]
 
-    @property
-    def files(self) -> list[str]:
-        """The learner's files, from the workspace: the module, and the folder of tests if graded."""
-        return list(self.facts["learner_files"])
 
-    @property
-    def needs(self) -> list[str]:
-        return list(self.facts["needs"])
-
-    @property
-    def test_needs(self) -> list[str]:
-        return list(self.facts["test_needs"])
+def version(name: str) -> str:
+    """The version of what is installed by this name, "" if it is not."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def module_name(path: str) -> str:
@@ -110,7 +100,9 @@ def chapters() -> dict[str, Chapter]:
         for need in facts[name]["needs"]:
             if need in facts and need not in listed:
                 put(need)
-        listed.setdefault(name, Chapter(name, facts[name]))
+        known = facts[name]
+        lists = (tuple(known[key]) for key in ("learner_files", "needs", "test_needs"))
+        listed.setdefault(name, Chapter(name, known, known["rung"], known["builds"], *lists))
 
     for name in facts:
         put(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from ol.grade import UNDECIDED, Grade, Row
+from ol.grade import UNDECIDED, Grade
 from ol.terminal import paint, table
 
 _COLOURS = {"caught": "green", "missed": "red"}
@@ -45,18 +45,13 @@ def short(grade: Grade) -> list[str]:
     if grade.cached:
         lines[-1] += " (nothing has changed since it was worked out)"
     lines.append(f"sandbox: {grade.sandbox}")
-    lines += _undecided(grade)
+    states = {s: grade.number(s) for s in ("timeout", "crashed", "unbuildable") if grade.number(s)}
+    if states:
+        said = ", ".join(f"{count} {state}" for state, count in states.items())
+        lines.append(f"not counted: {said}")
     if grade.idle:
         lines.append(f"passes on everything, so proves nothing: {', '.join(grade.idle)}")
     return lines + wants(grade)
-
-
-def _undecided(grade: Grade) -> list[str]:
-    states = {s: grade.number(s) for s in ("timeout", "crashed", "unbuildable") if grade.number(s)}
-    if not states:
-        return []
-    said = ", ".join(f"{count} {state}" for state, count in states.items())
-    return [f"not counted: {said}"]
 
 
 def wants(grade: Grade) -> list[str]:
@@ -74,12 +69,6 @@ def wants(grade: Grade) -> list[str]:
         lines.append(f"  pitfalls not caught: {', '.join(grade.uncaught)}")
     if grade.undecided > UNDECIDED * len(grade.rows):
         lines.append("  too many mutants end in a timeout or a crash: let tests fail instead")
-    first = _first_missed(grade)
-    if first:
-        lines.append(f"  next: ol mutate {grade.chapter} --hint {first.name}")
-    return lines
-
-
-def _first_missed(grade: Grade) -> Row | None:
-    missed = [row for row in grade.rows if row.state == "missed"]
-    return next((r for r in missed if r.name in grade.required), missed[0] if missed else None)
+    missed = [row.name for row in grade.rows if row.state == "missed"]
+    missed.sort(key=lambda name: name not in grade.required)
+    return lines + [f"  next: ol mutate {grade.chapter} --hint {name}" for name in missed[:1]]

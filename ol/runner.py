@@ -111,9 +111,14 @@ class Runner:
         self._pool.terminate()
         self._kept.cleanup()
 
-    def run(self, jobs: Iterable[Job]) -> Iterator[Verdict]:
-        """The verdicts, each as soon as it is there, so not in the order of the jobs."""
-        return self._pool.imap_unordered(self._run, jobs)
+    def run(
+        self, jobs: Iterable[Job], late: Callable[[Job], Job] = lambda job: job
+    ) -> Iterator[Verdict]:
+        """The verdicts, each as soon as it is there, so not in the order of the jobs.
+
+        `late` may change a job just before it begins.
+        """
+        return self._pool.imap_unordered(lambda job: self._run(late(job)), jobs)
 
     def _run(self, job: Job) -> Verdict:
         """Run one job, in a thread of its own."""

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import gc
 import importlib
@@ -21,7 +20,15 @@ from typing import Any
 
 from ol import apart
 from ol.jobs import Job
-from ol.worker import be_job, kill_group, pytest_arguments, silence, state_of, test_files
+from ol.worker import (
+    be_job,
+    imported,
+    kill_group,
+    pytest_arguments,
+    silence,
+    state_of,
+    test_files,
+)
 
 _WARM = {"hypothesis", "numpy", "pytest", "safetensors", "scipy", "threadpoolctl", "torch"}
 _LATE = {
@@ -30,56 +37,25 @@ _LATE = {
 }
 
 
-class _Warmth:
-    """Imports once, in the parent, what the tests of many jobs import."""
-
-    def __init__(self, folder: str, children: bool):
-        self.folder, self.children = folder, children
-        self.seen: set[tuple[tuple[str, ...], int]] = set()
-        self.done: set[str] = set()
-
-    def up(self, tests: Sequence[str], root: str, warm: Sequence[str]) -> None:
-        """Import what the tests will import, and these modules of the package at the root."""
-        state = (tuple(tests), state_of(tests))
-        if state in self.seen:
-            return
-        self.seen.add(state)
-        names = {"numpy", "pytest"}.union(_imports(tests)) - self.done
-        names = names.union(*(_LATE.get(name, set()) for name in names))
-        if warm:
-            sys.path.insert(0, root)
-        for name in [*sorted(names), *warm]:
-            with contextlib.suppress(ImportError):  # the job will say what is missing
-                importlib.import_module(name)
-        if "torch" in sys.modules:
-            sys.modules["torch"].set_num_threads(1)
-        if self.children and not self.done:
-            self.run_once()
-        self.done |= names
-        gc.collect()
-        gc.freeze()
-
-    def run_once(self) -> None:
-        """Let pytest run a test that does nothing."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "test_nothing.py")
-            Path(path).write_text("def test_nothing(): pass\n", encoding="utf-8")
-            pytest = importlib.import_module("pytest")
-            os.chdir(folder)
-            pytest.main(pytest_arguments(Job("", (path,)), self.folder))
-            os.chdir(self.folder)
+def _warm_up(tests: Sequence[str], root: str, warm: Sequence[str]) -> None:
+    """Import what the tests will import, and these modules of the package at the root."""
+    names = {"numpy", "pytest"}.union(_imports(tests))
+    names = names.union(*(_LATE.get(name, set()) for name in names))
+    if warm:
+        sys.path.insert(0, root)
+    for name in [*sorted(names), *warm]:
+        with contextlib.suppress(ImportError):  # the job will say what is missing
+            importlib.import_module(name)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 def _imports(tests: Sequence[str]) -> set[str]:
     """What tests import of the libraries that are worth importing once."""
-    names = set()
+    names = set[str]()
     for file in test_files(tests):
         with contextlib.suppress(OSError, SyntaxError, ValueError):  # pytest will say it better
-            for node in ast.walk(ast.parse(file.read_bytes())):
-                if isinstance(node, ast.Import):
-                    names |= {alias.name for alias in node.names}
-                elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                    names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            names |= imported(file)
     return {name for name in names if name.partition(".")[0] in _WARM}
 
 
@@ -88,7 +64,7 @@ class _Server:
 
     def __init__(self, folder: str, limits: dict[str, Any]):
         self.folder, self.limits = folder, limits
-        self.warmth = _Warmth(folder, children=True)
+        self.known: set[tuple[tuple[str, ...], int]] = set()  # tests whose imports are there
         self.channel = socket.socket(fileno=os.dup(0))
         silence()
 
@@ -99,11 +75,27 @@ class _Server:
             if not line:
                 return
             row, begun = json.loads(line), time.monotonic()
-            self.warmth.up(row["tests"], row["root"], row["warm"])
+            tests = (tuple(row["tests"]), state_of(row["tests"]))
+            if tests not in self.known:
+                _warm_up(row["tests"], row["root"], row["warm"])
+                if not self.known:
+                    self.run_nothing()
+                self.known.add(tests)
+                gc.collect()
+                gc.freeze()
             status = self.run(row, *files)
             answer = json.dumps([status, time.monotonic() - begun])
             with contextlib.suppress(OSError):  # then nobody wants to know
                 self.channel.send(answer.encode())
+
+    def run_nothing(self) -> None:
+        """Let pytest run a test that does nothing, in this process: it imports more on the way."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "test_nothing.py")
+            Path(path).write_text("def test_nothing(): pass\n", encoding="utf-8")
+            os.chdir(folder)
+            importlib.import_module("pytest").main(pytest_arguments(Job("", (path,)), self.folder))
+            os.chdir(self.folder)
 
     def run(self, row: dict[str, Any], order: int, report: int) -> int | None:
         """Fork for a job; the child's exit status, None if it was stopped."""
@@ -143,7 +135,7 @@ def main(verb: str, folder: str, words: str) -> None:
         _Server(folder, facts).serve()
         os._exit(0)  # taking torch apart would last a second
     order, report = os.dup(0), os.dup(1)
-    _Warmth(folder, children=False).up(facts["tests"], facts["root"], facts["warm"])
+    _warm_up(facts["tests"], facts["root"], facts["warm"])
     if facts["limits"]:
         apart.restrict(facts["limits"])
     be_job(order, report, folder, os.path.join(folder, f"job-{facts['number']}"))

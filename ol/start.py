@@ -1,13 +1,14 @@
 # Tangled from book/workshop/ol.md
-"""`ol start`: a stub to fill in, and a place for the tests."""
+"""`ol start`: a stub to fill in, and a place for the tests; `ol diff`: the book's module beside it."""
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 
-from ol.registry import Answer, Chapter
+from ol.registry import Answer, Chapter, Refusal
 from ol.stubs import rungs_up_to, stub, test_stub
-from ol.workspace import Workspace, write
+from ol.workspace import Workspace, text_of, write
 
 SETTINGS = """\
 # Written by `ol start`: with this, pytest tests your modules, and takes the book's for the rest.
@@ -42,3 +43,14 @@ def start(workspace: Workspace, chapter: Chapter) -> Answer:
     lines.append(f"next: fill in {module}, then ol tests {chapter.id}")
     data = {"chapter": chapter.id, "files": list(map(str, files)), "written": written}
     return Answer(0, lines, data)
+
+
+def diff(workspace: Workspace, chapter: Chapter) -> Answer:
+    """The difference, from the learner's module to the book's. Refusal before it passes."""
+    path, book = workspace.written(chapter), chapter.reference
+    if not workspace.is_built(chapter):
+        why = "has not passed yet, and this would show the answer: ol tests"
+        raise Refusal(f"{chapter.id} {why} {chapter.id}")
+    texts = text_of(path).splitlines(), book.read_text(encoding="utf-8").splitlines()
+    lines = [*difflib.unified_diff(*texts, f"yours: {path}", f"the book's: {book}", lineterm="")]
+    return Answer(0, lines or ["no difference"], {"chapter": chapter.id, "diff": lines})

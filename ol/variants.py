@@ -14,29 +14,22 @@ from ol.registry import COURSE, Chapter
 def variants(chapter: Chapter) -> dict[str, str]:
     """Right modules that are built otherwise: name -> source."""
     folder = COURSE / "variants" / chapter.id
-    found = {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
-    found["renamed"] = renamed(chapter.reference.read_text(encoding="utf-8"))
-    return found
-
-
-def renamed(source: str) -> str:
-    """The same module with other private names, other lines and no docstrings."""
-    tree = ast.parse(source)
-    names = {name: f"{name}_by_another_name" for name in _private(tree)}
-    return ast.unparse(_Renamer(names).visit(without_docstring(tree))) + "\n"
+    return {path.stem: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py"))}
 
 
 def sealed(source: str, file: str, known: bool = False) -> str:
-    """The same module, unless it is known in words that nobody has seen, compiled: in base64."""
-    tree = ast.parse(source) if known else _in_other_words(ast.parse(source))
-    code = compile(tree, file, "exec", dont_inherit=True)
+    """The same module, compiled, in base64: unless it is known in words that nobody has seen."""
+    tree = ast.parse(source) if known else in_other_words(ast.parse(source))
+    words = -1 if known else 2  # 2: without docstrings
+    code = compile(tree, file, "exec", dont_inherit=True, optimize=words)
     return base64.b64encode(marshal.dumps(code)).decode()
 
 
-def _in_other_words(tree: ast.Module) -> ast.Module:
+def in_other_words(tree: ast.Module) -> ast.Module:
+    """The same module with other private names and lines, and statements that do nothing, by chance."""
     chance = random.SystemRandom()
     names = {name: f"_{chance.getrandbits(40):x}" for name in _private(tree)}
-    tree = _Renamer(names).visit(without_docstring(tree))
+    tree = _Renamer(names).visit(tree)
     for node in [*ast.walk(tree)]:
         if isinstance(node, ast.FunctionDef):
             idle = ast.parse(f"_{chance.getrandbits(40):x} = {chance.getrandbits(40)}").body
@@ -52,33 +45,21 @@ def _private(tree: ast.Module) -> set[str]:
 
 
 class _Renamer(ast.NodeTransformer):
-    """Gives these things other names; drops docstrings."""
+    """Gives these things other names."""
 
     def __init__(self, names: dict[str, str]):
         self.names = names
 
-    def other(self, name: str) -> str:
-        return self.names.get(name, name)
-
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.ClassDef) -> ast.AST:
-        node.name = self.other(node.name)
-        return self.generic_visit(without_docstring(node))
+        node.name = self.names.get(node.name, node.name)
+        return self.generic_visit(node)
 
     visit_ClassDef = visit_FunctionDef  # noqa: N815, the name is ast's
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        node.id = self.other(node.id)
+        node.id = self.names.get(node.id, node.id)
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
-        self.generic_visit(node)
-        node.attr = self.other(node.attr)
-        return node
-
-
-def without_docstring(node: ast.AST) -> ast.AST:
-    """A module, class or function without what it says of itself."""
-    body: list[ast.stmt] = node.body  # type: ignore[attr-defined]
-    if isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
-        body[:1] = [] if len(body) > 1 else [ast.Pass()]
-    return node
+        node.attr = self.names.get(node.attr, node.attr)
+        return self.generic_visit(node)

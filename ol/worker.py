@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import contextlib
 import importlib
@@ -58,21 +59,17 @@ class Reporter:
     """A pytest plugin that chooses the tests, and sends what comes of them."""
 
     def __init__(self, job: Job, send: Send):
-        self.job, self.send = job, send
+        self.job, self.send, self.stopped = job, send, False
 
     def pytest_configure(self, config: Any) -> None:
         config.option.tbstyle = "short" if self.job.explain else "native"  # which is quicker
 
-    def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        job = self.job
-        names = {item: function_name(item.nodeid) for item in items}
-        absent = set(job.only) - set(names.values())
-        if absent:
-            self.send({"problem": f"no test is called {', '.join(sorted(absent))}"})
-        if job.only:
-            items[:] = [item for item in names if names[item] in job.only]
-            left_out = [item for item in names if names[item] not in job.only]
-            config.hook.pytest_deselected(items=left_out)
+    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
+        items.sort(key=lambda item: function_name(item.nodeid) in self.job.last)
+
+    def pytest_runtest_setup(self, item: Any) -> None:
+        if self.stopped and function_name(item.nodeid) not in self.job.after:
+            sys.modules["pytest"].skip("one has failed")
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
@@ -87,10 +84,11 @@ class Reporter:
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         if report.failed:  # the test, or what was set up for it
+            self.stopped = self.job.stop
             message = _message(report, self.job.explain)
             self.send({"failed": report.nodeid, "message": message})
         elif report.passed and report.when == "call":
-            self.send({"passed": report.nodeid})
+            self.send({"passed": report.nodeid, "seconds": report.duration})
 
 
 def _message(report: Any, explain: bool) -> str:
@@ -120,7 +118,7 @@ def pytest_arguments(job: Job, folder: str) -> list[str]:
         f"--basetemp={os.path.join(os.getcwd(), 'tmp')}",
         *("-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:faulthandler"),
         *([] if job.explain else ["--assert=plain"]),
-        *(["--maxfail=1"] if job.stop else []),
+        *(["--maxfail=1"] if job.stop and not job.after else []),
         *job.tests,
     ]
 
@@ -205,6 +203,17 @@ def test_files(tests: Sequence[str]) -> list[Path]:
     for path in map(Path, tests):
         found += sorted(path.rglob("*.py")) if path.is_dir() else [path]
     return found
+
+
+def imported(file: Path) -> set[str]:
+    """The modules that a file of Python imports, and the names out of them: they may be modules too."""
+    names = set()
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
 
 
 def state_of(tests: Sequence[str]) -> int:

@@ -6,19 +6,16 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from ol.registry import NOTES, Chapter, Refusal, chapters, closure
+from ol.registry import Chapter, Refusal, chapters, closure
 
 MARK = ".ol"
-KEPT = {
-    "built": list,
-    "graded": dict,
-    "hints": dict,
-    "tried": str,
-}  # table -> what it holds for a chapter
+# table -> what it holds for a chapter
+KEPT = {"built": list, "graded": dict, "hints": dict, "tried": str}
 
 
 class Workspace:
@@ -97,7 +94,7 @@ class Workspace:
             write(self.memory / ".gitignore", "*\n")
             write(self.memory / "state.json", json.dumps(self.state, indent=1) + "\n")
         except Refusal as error:  # what was worked out can be told all the same
-            NOTES.append(f"this will not be remembered: {error.__cause__}")
+            print(f"ol: this will not be remembered: {error.__cause__}", file=sys.stderr)
 
     def put(self, table: str, name: str, value: Any) -> None:
         """Remember one thing of a chapter in a table, such as "built"."""
@@ -144,7 +141,7 @@ class Workspace:
         kept, tests = self.state["graded"].get(chapter.id), self.tests(chapter)
         if kept is None or tests is None or kept.get("tests") != digest([tests]):
             return None
-        return dict(kept)
+        return {name: kept[name] for name in ("score", "passed", "tests")}
 
 
 def digest(paths: Iterable[Path]) -> str:

@@ -264,6 +264,10 @@ class Tensor(ArrayHolder):
             for parent, share in zip(parents, shares, strict=True):
                 if parent._requires_grad:
                     if share is not None:
+                        if not isinstance(share, np.ndarray | np.generic):
+                            raise TypeError(
+                                f"a backward function returned {share!r}, which is no array"
+                            )
                         if share.shape != parent._data.shape:
                             raise ValueError(
                                 f"a backward function returned a gradient of shape {share.shape} for a parent "
@@ -295,7 +299,8 @@ def record(data: Array, parents: Sequence[AnyTensor], backward: Backward) -> Any
 
     `backward(g)` gets the gradient of the result, an array of `data`'s shape that it must not write
     to, and returns one array of the parent's shape, or None, for each parent in order;
-    `Tensor.backward` raises ValueError otherwise. TypeError for a parent that is no tensor.
+    `Tensor.backward` raises ValueError otherwise, TypeError for what is no array. TypeError for a parent
+    that is no tensor.
     """
     cls: type[AnyTensor] = type(parents[0])
     needed = False

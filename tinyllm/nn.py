@@ -421,13 +421,12 @@ class Dropout(Module):
 
     In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. The generator
     is this module's own, by default ``default_generator().spawn("dropout")``, so no two drop alike.
-    ValueError unless 0 <= p < 1, TypeError for what is no floating tensor.
+    ValueError unless 0 <= p < 1, also when it was assigned; TypeError for what is no floating tensor.
     """
 
     def __init__(self, p: float, rng: PCG32 | None = None) -> None:
-        if not 0.0 <= p < 1.0:
-            raise ValueError(f"Dropout: wants 0 <= p < 1, got {p}")
         self.p = p
+        self._check()
         self.rng = (
             generator("Dropout", None).spawn("dropout")
             if rng is None
@@ -437,12 +436,21 @@ class Dropout(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape and dtype."""
         tensor_argument("Dropout", "x", x, floating=True)
+        self._check()
         if not self.training or self.p == 0.0:
             return x
         kept = self.rng.uniform(0.0, 1.0, x.shape) >= self.p  # eq. dropout
-        scale = min(1.0 / (1.0 - self.p), float(np.finfo(x.dtype).max))  # infinity * 0 is NaN
-        factor = kept * x.dtype.type(scale)
-        return record(x.data * factor, (x,), lambda grad: (grad * factor,))
+        most = float(np.finfo(x.dtype).max)  # infinity * 0 is NaN
+        scale = x.dtype.type(min(1.0 / (1.0 - self.p), most))
+
+        def drop(values: NDArray[Any]) -> Any:
+            return np.where(kept, values, 0) * scale  # NaN * 0 would be NaN
+
+        return record(drop(x.data), (x,), lambda grad: (drop(grad),))
+
+    def _check(self) -> None:
+        if not 0.0 <= self.p < 1.0:
+            raise ValueError(f"Dropout: wants 0 <= p < 1, got {self.p}")
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

@@ -220,7 +220,11 @@ def arange(
     first, end = (0, start) if stop is None else (start, stop)
     if step == 0:
         raise ValueError("arange: step must not be 0")
-    numbers = np.arange(first, end, step)
+    if all(isinstance(n, int | np.integer) for n in (first, end, step)):
+        count = len(range(int(first), int(end), int(step)))  # numpy counts in float64
+        numbers: Array = np.arange(count, dtype=np.int64) * int(step) + int(first)
+    else:
+        numbers = np.arange(first, end, step)
     if dtype is None and numbers.dtype.kind == "f":
         dtype = np.float32
     return Tensor(numbers, requires_grad, dtype)

@@ -109,8 +109,6 @@ class _Optimizer:
 
     def __init__(self, parameters: Parameters) -> None:
         self._slots = [_Slot(*named) for named in _named(type(self).__name__, parameters)]
-        for slot in self._slots:
-            _must_be_trainable(type(self).__name__, slot.name, slot.tensor)
         self._check()
 
     def zero_grad(self) -> None:
@@ -435,7 +433,7 @@ def _gradient(who: str, name: str, tensor: Tensor) -> Array | None:
 
 
 def _named(who: str, parameters: Parameters) -> list[tuple[str, Tensor]]:
-    """Pairs of name and tensor; tensors alone are named by their place. Each tensor once."""
+    """Pairs of name and tensor; tensors alone are named by their place. Each of both once."""
     if isinstance(parameters, Tensor) or not isinstance(parameters, Iterable):
         raise TypeError(
             f"{who}: wants a list or an iterator of parameters, got a {type(parameters).__name__}: "
@@ -454,6 +452,9 @@ def _named(who: str, parameters: Parameters) -> list[tuple[str, Tensor]]:
             raise ValueError(
                 f"{who}: {found[id(tensor)][0]} and {name} are one tensor, which would count twice"
             )
+        if any(name == known for known, _ in found.values()):
+            raise ValueError(f"{who}: two parameters are called {name}: their memory would be one")
+        _must_be_trainable(who, name, tensor)
         found[id(tensor)] = name, tensor
     if not found:
         raise ValueError(

@@ -32,15 +32,15 @@ from ol.workspace import write
 class Candidate:
     """A mutated module, before it is known whether any test sees what is wrong."""
 
-    maker: str  # field, mutmut, cosmic-ray
+    maker: str  # field, mutmut
     what: str  # in a few words
     source: str
 
 
 def candidates(source: str, known: Iterable[str] = ()) -> Iterator[Candidate]:
-    """All that the three makers find, each program once, and none that is known."""
+    """All that the two makers find, each program once, and none that is known."""
     seen = {ast.dump(ast.parse(text)) for text in (source, *known)}
-    for made in (*of_the_field(source), *from_mutmut(source), *from_cosmic_ray(source)):
+    for made in (*of_the_field(source), *from_mutmut(source)):
         try:
             tree = ast.dump(ast.parse(made.source))
         except SyntaxError:
@@ -62,29 +62,6 @@ def from_mutmut(source: str) -> Iterator[Candidate]:
         ).code
         if not is_crude(source, code):
             yield Candidate("mutmut", _in_words(source, code), code)
-
-
-COSMIC_RAY = {
-    "NumberReplacer", "ReplaceAndWithOr", "ReplaceOrWithAnd", "AddNot", "ReplaceTrueWithFalse",
-    "ReplaceFalseWithTrue", "ZeroIterationForLoop", "ReplaceUnaryOperator_Delete_Not",
-    *(f"ReplaceBinaryOperator_{pair}" for pair in ("Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul")),
-    *(f"ReplaceComparisonOperator_{pair}" for pair in ("Eq_NotEq", "NotEq_Eq", "Lt_LtE", "LtE_Lt")),
-    *(f"ReplaceComparisonOperator_{pair}" for pair in ("NotEq_Lt", "NotEq_Gt", "Is_IsNot")),
-}  # fmt: skip
-
-
-def from_cosmic_ray(source: str) -> Iterator[Candidate]:
-    """What cosmic-ray makes of a module."""
-    plugins = importlib.import_module("cosmic_ray.plugins")
-    mutating = importlib.import_module("cosmic_ray.mutating")
-    for name in sorted(plugins.operator_names()):
-        if name.rpartition("/")[2] not in COSMIC_RAY:
-            continue
-        operator = plugins.get_operator(name)()
-        occurrence = 0
-        while (code := mutating.mutate_code(source, operator, occurrence)) is not None:
-            occurrence += 1
-            yield Candidate("cosmic-ray", _in_words(source, code), code)
 
 
 def _in_words(old: str, new: str) -> str:

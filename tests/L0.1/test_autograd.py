@@ -735,6 +735,7 @@ def test_failed_backward_changes_no_gradient():
         (lambda g: (g, g), ValueError),
         (lambda g: (g[:1],), ValueError),
         (lambda g: (g[None],), ValueError),
+        (lambda g: (2.0,), TypeError),
     ]
     for backward, error in faults:
         x = leaf(np.ones((2, 3)))

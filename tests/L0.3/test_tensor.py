@@ -430,7 +430,8 @@ def test_new_tensors():
             make(2.5)
         with pytest.raises(ValueError):
             make(-1)
-    for arguments in ((5,), (2, 5), (5, 2, -1), (2, 2), (0, 1, 0.25), (3.0,), (1, 2.5)):
+    far = [(0, 2**53 + 2, 2**53 + 1), (2**53, 2**53 + 3), (0, -(2**53) - 2, -(2**53) - 1)]
+    for arguments in ((5,), (2, 5), (5, 2, -1), (2, 2), (0, 1, 0.25), (3.0,), (1, 2.5), *far):
         x, want = tensor.arange(*arguments), torch.arange(*arguments).numpy()
         assert (x == want).all()
         assert (x.shape, x.dtype) == (want.shape, want.dtype)

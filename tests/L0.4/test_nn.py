@@ -931,6 +931,14 @@ def test_dropout_values_and_gradients() -> None:
     assert abs(ones.mean() - 1.0) < 4 * math.sqrt(0.3 / 0.7 / 100_000)  # the mean is kept
 
 
+def test_what_is_dropped_is_0_whatever_it_was() -> None:
+    x, kept = Tensor(np.full(8, np.nan), requires_grad=True), PCG32(1).uniform(0.0, 1.0, 8) >= 0.5
+    y = Dropout(0.5, PCG32(1))(x)
+    y.backward(np.full(8, np.inf))
+    np.testing.assert_array_equal(y.data, np.where(kept, np.nan, 0))
+    np.testing.assert_array_equal(x.grad, np.where(kept, np.inf, 0))
+
+
 def test_dropout_at_a_rate_whose_scale_is_too_large_for_the_dtype() -> None:
     layer = Dropout(0.99999, PCG32(0))
     assert (layer(Tensor(np.ones(100, np.float16))).data == 0).all()
@@ -954,6 +962,10 @@ def test_dropout_validation() -> None:
     for p in (-0.1, 1.0, 1.5, math.nan):
         with pytest.raises(ValueError):
             Dropout(p)
+        for layer in (Dropout(0.1), Dropout(0.1).eval()):
+            layer.p = p
+            with pytest.raises(ValueError):
+                layer(tensor(3))
     for layer in (Dropout(0.1), Dropout(0.0), Dropout(0.1).eval()):
         for whole in (Tensor(np.arange(3)), Tensor(np.ones(3, bool))):
             with pytest.raises(TypeError):

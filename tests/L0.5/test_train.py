@@ -344,10 +344,12 @@ def test_nothing_infinite_is_remembered_by_a_rate_of_0(kind):
 @pytest.mark.parametrize("kind", [SGD, AdamW])
 def test_what_cannot_be_trained_is_refused(kind):
     p = Tensor(np.ones(2), requires_grad=True)
-    with pytest.raises(ValueError):
-        kind([("twice", p * 2)])
-    with pytest.raises(TypeError):
-        kind([Tensor([1, 2])])
+    for call in (kind, partial(clip_grad_norm, max_norm=1.0)):
+        for wrong in ([("twice", p * 2)], [("w", p), ("w", Tensor(np.ones(2)))]):
+            with pytest.raises(ValueError):
+                call(wrong)
+        with pytest.raises(TypeError):
+            call([Tensor([1, 2])])
     frozen = kind([Tensor(np.ones(2)), (p * 2).detach()])  # leaves that are frozen may be given
     frozen.step()
     optimizer = kind([p])

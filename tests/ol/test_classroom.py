@@ -6,8 +6,7 @@ import csv
 import pytest
 
 from ol import classroom
-from ol.bubblewrap import has_namespaces
-from ol.sandbox import Limits
+from ol.bubblewrap import Limits, has_namespaces
 
 HEAD = """
 import json, os, signal, sys, time

@@ -3,6 +3,7 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from ol import cli, doctor, lesson
@@ -119,12 +120,8 @@ def test_a_library_that_is_missing_is_named(ol, monkeypatch, chapter, missing, s
 
 def test_doctor(ol, monkeypatch):
     status, data = ol("doctor", "--json")
-    assert (status, data["versions"]["numpy"]) == (0, doctor.metadata.version("numpy"))
-
-    def version(name):
-        raise doctor.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(doctor.metadata, "version", version)
+    assert (status, data["versions"]["numpy"]) == (0, np.__version__)
+    monkeypatch.setattr(doctor, "version", lambda name: "")
     status, text = ol("doctor")
     assert (status, "pip install pytest: ol tests, ol mutate" in text) == (1, True)
 

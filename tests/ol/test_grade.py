@@ -84,7 +84,7 @@ def test_what_passes_on_everything_is_named(grade):
         (
             "def test_a(tmp_path):\n    assert MultiHeadAttention.split_heads.__doc__\n",
             "test_mine.py::test_a",
-            "built otherwise (renamed)",
+            "built otherwise",
         ),
         (
             "def test_a():\n    assert sys.modules['tinyllm.xfmr.mha'].math\n"
@@ -192,9 +192,9 @@ def test_a_grade_that_was_refused_is_not_kept(tmp_path, monkeypatch, grade):
     assert module.grade(workspace, L53).score == 0.5
     kept = module.grade(workspace, L53)
     assert (kept.score, kept.cached) == (0.5, True)
-    (path,) = (workspace.memory / "grades").iterdir()
-    for text in ("{", "[]", '{"rows": [], "findings": [], "more": 1}'):
-        path.write_text(text)
+    for damaged in (None, [], {"rows": [], "findings": [], "more": 1}):
+        workspace.state["graded"]["L5.3"]["grade"] = damaged
+        workspace.save()
         again = module.grade(workspace, L53)
         assert (again.score, again.cached) == (0.5, False)
 
@@ -206,7 +206,7 @@ def test_the_graded_files_are_a_copy(grade, tmp_path):
 
 
 def made(states, required=("s01",)):
-    rows = [Row(f"s{i:02}", True, "", state) for i, state in enumerate(states, 1)]
+    rows = [Row(f"s{i:02}", "", state) for i, state in enumerate(states, 1)]
     return Grade("L5.3", "R5", 0.80, list(required), "tests", rows)
 
 

@@ -13,9 +13,9 @@ import tomllib
 import psutil
 import pytest
 
-from ol import classroom, cli, keeper
+from ol import classroom, cli, sandbox
+from ol.bubblewrap import Limits
 from ol.registry import ROOT, Refusal, find
-from ol.sandbox import Limits
 
 L53 = find("L5.3")
 HANG = "import time\n\n\ndef test_a():\n    time.sleep(1000)\n"
@@ -88,7 +88,7 @@ def told(monkeypatch):
     """Orders are not carried out but collected."""
     facts = {"state": "missed", "passed": ["a"], "count": 1, "messages": {}, "detail": ""}
     orders = type("Orders", (list,), {"answer": {"module": facts}})()
-    monkeypatch.setattr(keeper, "grade", lambda order: orders.append(order) or dict(orders.answer))
+    monkeypatch.setattr(sandbox, "grade", lambda order: orders.append(order) or dict(orders.answer))
     return orders
 
 

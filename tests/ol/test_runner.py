@@ -11,7 +11,7 @@ import pytest
 
 from ol import mutants
 from ol import runner as runners
-from ol.jobs import Job
+from ol.jobs import Job, function_name
 from ol.patches import PatchError, apply_patch, patched_file
 from ol.registry import Chapter
 from ol.runner import Runner
@@ -288,15 +288,13 @@ class TestC:
 )
 
 
-def test_only_chooses_by_function(runner, toy):
-    wrong = TOY.replace("2 *", "3 *")
-    assert one(runner, toy(MANY, wrong, only=("test_a",))).state == "missed"
-    verdict = one(runner, toy(MANY, wrong, only=("test_b", "test_c")))
-    assert verdict.passed == ("test_job.py::test_b[0]",)
-    assert verdict.failed_functions == {"test_b", "test_c"}
-    verdict = one(runner, toy(MANY, only=("test_a", "test_d")))
-    assert verdict.state == "crashed"
-    assert verdict.detail == "no test is called test_d"
+@pytest.mark.parametrize(
+    ("how", "failed"),
+    [({"after": ("test_c",)}, ["b", "c"]), ({"last": ("test_b",)}, ["c"]), ({}, ["b"])],
+)
+def test_a_run_ends_at_the_first_failure_but_for_some(runner, toy, how, failed):
+    verdict = one(runner, toy(MANY, TOY.replace("2 *", "3 *"), stop=True, **how))
+    assert [function_name(test) for test in verdict.failed] == [f"test_{name}" for name in failed]
 
 
 def test_an_edited_test_is_read_again(runner, toy):
@@ -317,7 +315,7 @@ def test_a_misfit_names_the_mutant(tmp_path, monkeypatch):
     (tmp_path / "mutants" / "L9.1").mkdir(parents=True)
     patch = tmp_path / "mutants" / "L9.1" / "s01.patch"
     patch.write_text("--- a/ol/__init__.py\n+++ b/ol/__init__.py\n@@ -9 +9 @@\n-a\n+b\n")
-    with pytest.raises(PatchError, match=r"mutant L9\.1/s01: .* line .* is past the end"):
+    with pytest.raises(PatchError, match=r"mutant L9\.1/s01: .* near line 9 there is no\na\n"):
         mutants.seeded_mutants(Chapter("L9.1", facts))
 
 

@@ -5,12 +5,12 @@ import ast
 
 import pytest
 
-from ol.jobs import Job, job_for
+from ol.jobs import Job
 from ol.mutants import generated_mutants, seeded_mutants
-from ol.registry import ROOT, chapters, find
+from ol.registry import ROOT, chapters, find, module_name
 from ol.runner import Runner
 from ol.stubs import stub
-from ol.variants import variants
+from ol.variants import in_other_words, variants
 
 CHAPTERS = {name: chapter.facts for name, chapter in chapters().items()}
 NAMES = [
@@ -26,15 +26,23 @@ def mutants():
 
 def jobs_of(chapter):
     """Everything that is to be run for a chapter on the course's tests."""
-    yield job_for(chapter, f"{chapter.id} stub", stub(chapter), stop=True)
-    yield Job(f"{chapter.id} right", (str(chapter.course_tests),), seconds=120)
+
+    def job(name, source, path=chapter.path, **options):
+        modules = {module_name(path): (str(ROOT / path), source)}
+        return Job(name, (str(chapter.course_tests),), modules, **options)
+
+    right = chapter.reference.read_text(encoding="utf-8")
+    others = ast.unparse(in_other_words(ast.parse(right)))
+    yield job(f"{chapter.id} stub", stub(chapter), stop=True)
+    yield job(f"{chapter.id} right", right, seconds=120)
+    yield job(f"{chapter.id} right, in other words", others, seconds=120)
     for name, source in variants(chapter).items():
-        yield job_for(chapter, f"{chapter.id} right, {name}", source, seconds=120)
+        yield job(f"{chapter.id} right, {name}", source, seconds=120)
     for one in seeded_mutants(chapter):
-        only = tuple(one.facts["caught_by"])
-        yield job_for(chapter, str(one), one.source, path=one.path, only=only)
+        named = tuple(one.facts["caught_by"])
+        yield job(str(one), one.source, one.path, stop=True, after=named)
     for one in generated_mutants(chapter) if chapter.rung else ():
-        yield job_for(chapter, f"{chapter.id} {one.name}", one.source, path=one.path, stop=True)
+        yield job(f"{chapter.id} {one.name}", one.source, one.path, stop=True)
 
 
 @pytest.fixture(scope="module")

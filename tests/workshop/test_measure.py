@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ol.jobs import job_for
+from ol.jobs import Job
 from ol.mutants import graded_mutants
-from ol.registry import find
+from ol.registry import find, module_name
 from ol.runner import Runner
 
 SUITES = Path(__file__).parents[1] / "suites"
@@ -21,12 +21,12 @@ def suites(chapter):
 
 def measure(chapter, files):
     """Suite -> its score, and the mutants that it misses."""
-    sources = {one.name: (one.source, one.path) for one in graded_mutants(chapter)}
-    sources["right"] = chapter.reference.read_text(encoding="utf-8"), chapter.path
+    sources = {one.name: (one.path, one.source) for one in graded_mutants(chapter)}
+    sources["right"] = chapter.path, chapter.reference.read_text(encoding="utf-8")
     jobs = [
-        job_for(chapter, f"{file.stem} {name}", text, file, path=path, stop=True)
+        Job(f"{file.stem} {name}", (str(file),), {module_name(source[0]): source}, stop=True)
         for file in files
-        for name, (text, path) in sources.items()
+        for name, source in sources.items()
     ]
     with Runner() as runner:
         missed = {verdict.job for verdict in runner.run(jobs) if verdict.state == "missed"}

@@ -137,11 +137,11 @@ def record(data: Array, parents: Sequence[AnyTensor], backward: Backward) -> Any
 
     `backward(g)` gets the gradient of the result, an array of `data`'s shape and dtype that it must
     not write to, and returns one array of the parent's shape, or None, for each parent in order;
-    `Tensor.backward` raises ValueError otherwise, and casts to the parent's dtype. It may look at
-    `parent.requires_grad` to leave work out. TypeError for a parent that is no tensor. The result
-    has the most derived class among the parents (of unrelated classes, the first). If no parent
-    requires grad, inside `no_grad()`, or if `data` is not floating-point, nothing is kept and the
-    result does not require grad.
+    `Tensor.backward` raises ValueError otherwise, TypeError for what is no array, and casts to the
+    parent's dtype. It may look at `parent.requires_grad` to leave work out. TypeError for a parent
+    that is no tensor. The result has the most derived class among the parents (of unrelated classes,
+    the first). If no parent requires grad, inside `no_grad()`, or if `data` is not floating-point,
+    nothing is kept and the result does not require grad.
     """
 
 def unbroadcast(share: Array, shape: tuple[int, ...]) -> Array:

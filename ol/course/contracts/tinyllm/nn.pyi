@@ -211,9 +211,10 @@ class Dropout(Module):
     """While training, entries are put to 0 with probability p and the others divided by 1 - p.
 
     In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. Else an entry
-    is kept where ``rng.uniform(0.0, 1.0, x.shape) >= p``; `p` may be assigned between calls. The generator is this module's own, by
-    default ``default_generator().spawn("dropout")``, so no two drop alike. ValueError unless
-    0 <= p < 1; TypeError, in evaluation mode too, for an x that is no floating tensor.
+    is kept where ``rng.uniform(0.0, 1.0, x.shape) >= p``, and otherwise 0 whatever it was, NaN too; `p`
+    may be assigned between calls. The generator is this module's own, by default
+    ``default_generator().spawn("dropout")``, so no two drop alike. ValueError unless 0 <= p < 1, from a
+    call too if `p` was assigned; TypeError, in evaluation mode too, for an x that is no floating tensor.
     """
 
     p: float

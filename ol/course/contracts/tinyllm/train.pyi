@@ -56,7 +56,7 @@ class AdamW:
         decays: Callable[[str, Tensor], bool] | None = None,
     ) -> None:
         """parameters: tensors (named "0", "1", ...), or pairs of name and tensor; at least one, and
-        each tensor once, else ValueError; TypeError for anything else, a single tensor or a module
+        each tensor and each name once, else ValueError; TypeError for anything else, a single tensor or a module
         too, or one that is not floating; ValueError for the result of an operation. decays: which of
         them decay, by name and tensor; None for all. ValueError unless lr, eps
         and weight_decay are finite and at least 0, and 0 <= betas < 1."""
