@@ -81,8 +81,8 @@ class LearnedPositions(Module):
         self, n_positions: int, d_model: int, std: float = 0.02, rng: PCG32 | None = None
     ) -> None: ...
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
-        """x [..., T, d_model] plus rows offset to offset + T - 1. TypeError for what is no
-        floating-point tensor, ValueError for another width, a negative offset, and positions beyond
+        """x [..., T, d_model] plus rows offset to offset + T - 1. TypeError unless x
+        is a floating-point tensor, ValueError for another width, a negative offset, and positions beyond
         the table."""
     def extra_repr(self) -> str:
         """The sizes that `repr` shows of this module."""
@@ -90,6 +90,6 @@ class LearnedPositions(Module):
 def rotary(x: Tensor, offset: int = 0, base: float = 10000.0) -> Tensor:
     """Rotate features 2i and 2i + 1 of position t by (offset + t) base^(-2i/dh) radians.
 
-    x [..., T, dh] with dh even (else ValueError) -> the same shape and dtype. TypeError for what is no
-    floating-point tensor. Meant for queries and keys [B, H, T, dh]. Source: Su et al. (2021), eq. 34.
+    x [..., T, dh] with dh even (else ValueError) -> the same shape and dtype. TypeError unless x
+    is a floating-point tensor. Meant for queries and keys [B, H, T, dh]. Source: Su et al. (2021), eq. 34.
     """
