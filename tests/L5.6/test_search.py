@@ -13,7 +13,7 @@ TABLE = {(): (0.6, 0.4, 0.0), (0,): (0.4, 0.3, 0.3), (1,): (0.05, 0.05, 0.9)}
 
 
 def by_table(prefixes, rows):
-    """The step function of the table in section 2.1; the start token is 3."""
+    """The step function of the table in section 1; the start token is 3."""
     with np.errstate(divide="ignore"):
         return np.log([TABLE.get(tuple(p[1:]), (0.0, 0.0, 1.0)) for p in prefixes.tolist()])
 

@@ -70,6 +70,9 @@ SECOND_EDITION = [
     "2-transformer/L5.1-attention.html",
     "2-transformer/L5.2-masks.html",
     L53,
+    "2-transformer/L5.4-positions.html",
+    "2-transformer/L5.5-layers.html",
+    "2-transformer/L5.6-search.html",
     "3-language-models/L6.0-tokens.html",
     "3-language-models/L6.1-gpt.html",
 ]

@@ -20,9 +20,9 @@ Array: TypeAlias = NDArray[Any]
 
 
 def gelu(x: Tensor) -> Tensor:
-    """x Phi(x), with the exact normal distribution function, as BERT has it: any shape.
+    """x Phi(x), with the exact normal distribution function: any shape.
 
-    To 1e-14 in float64. TypeError for what is no floating-point tensor.
+    To 1e-14 in float64. TypeError unless x is a floating-point tensor.
     """
 
     def block(part: Array, y: Array, slope: Array | None) -> None:
@@ -38,7 +38,7 @@ def gelu(x: Tensor) -> Tensor:
 def gelu_tanh(x: Tensor) -> Tensor:
     """x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, as GPT-2 has it: any shape.
 
-    TypeError for what is no floating-point tensor.
+    TypeError unless x is a floating-point tensor.
     """
     root = math.sqrt(2.0 / math.pi)
 

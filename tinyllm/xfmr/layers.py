@@ -52,7 +52,7 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
     """Each row normalised, then scaled and shifted: x [..., d], weight [d], bias [d] -> [..., d].
 
     The variance is the biased one. Computed in float32 at least; one recorded operation. TypeError
-    for what is no floating-point tensor, ValueError for shapes that do not fit.
+    unless all three are floating-point tensors, ValueError for shapes that do not fit.
     """
     for name, tensor in (("x", x), ("weight", weight), ("bias", bias)):
         tensor_argument("layer_norm", name, tensor, floating=True)
@@ -138,7 +138,7 @@ class LayerNorm(Module):
 def relu(x: Tensor) -> Tensor:
     """max(0, x) of each number; the slope at 0 is 0. NaN stays NaN, and its gradient passes.
 
-    TypeError for what is no tensor.
+    TypeError unless x is a tensor.
     """
     tensor_argument("relu", "x", x)
     y = np.maximum(x.data, 0)  # eq. relu
@@ -209,7 +209,7 @@ def _must_be_called(module: Module, kind: type[Module]) -> None:
     """TypeError for a `forward` of its own, which reading token by token would not call."""
     if type(module).forward is not kind.forward or "forward" in vars(module):
         raise TypeError(
-            f"Decoder.begin: a {type(module).__name__} with a forward of its own stands where a "
+            f"Decoder.begin: a {type(module).__name__} with a forward of its own is where a "
             f"{kind.__name__} was, and reading token by token would not call it: use forward"
         )
 
@@ -281,7 +281,7 @@ class DecoderLayer(Module):
     ) -> Tensor:
         """x [B, Tt, d_model], memory [B, Ts, d_model] -> [B, Tt, d_model].
 
-        `mask` is the self-attention's, causal as a rule; `memory_mask` hides keys of the memory.
+        `mask` is the self-attention's, usually causal; `memory_mask` hides keys of the memory.
         """
 
         def own(a: Tensor) -> Tensor:
@@ -407,7 +407,7 @@ class Decoder(_Stack):
         return x if self.norm is None else self.norm.forward(x)
 
     def begin(self, memory: Tensor, memory_mask: ArrayLike | None = None) -> DecoderCache:
-        """A cache of B sequences without a token that read memory [B, Ts, d_model].
+        """A cache of B sequences with no tokens yet, which read memory [B, Ts, d_model].
 
         `memory_mask` hides keys, the same ones from every token: as L5.3 takes it, for Tq = 1.
         TypeError for a mask that is not bool and for layers with a `forward` of their own, ValueError
@@ -477,7 +477,7 @@ class Transformer(Module):
     ) -> Tensor:
         """source [B, Ts, d_model], target [B, Tt, d_model] -> [B, Tt, d_model].
 
-        `target_mask` is the decoder's own and causal as a rule; nothing is masked unless it is said.
+        `target_mask` is the decoder's own and usually causal; a mask of None hides nothing.
         """
         memory = self.encoder.forward(source, source_mask)
         return self.decoder.forward(target, memory, target_mask, memory_mask)

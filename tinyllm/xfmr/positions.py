@@ -1,5 +1,5 @@
 # Tangled from book/2-transformer/L5.4-positions.md
-"""What a token is, and where it stands: the vectors that a transformer begins with."""
+"""Vectors for tokens, and three ways to say where they are: what a transformer begins with."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def sinusoidal(
 def _speeds(d: int, base: float) -> NDArray[np.float64]:
     """By how many radians each pair of features turns in one position."""
     if not base > 0:
-        raise ValueError(f"positions: base is above 0, got {base}")
+        raise ValueError(f"positions: wants a base above 0, got {base}")
     speeds: NDArray[np.float64] = base ** (-np.arange(0, d, 2) / d)  # [ceil(d/2)]
     return speeds
 
@@ -119,7 +119,7 @@ class SinusoidalPositions(Module):
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         """x [..., T, d_model] + positions offset, offset + 1, ...; the same shape and dtype.
 
-        TypeError for what is no floating-point tensor, ValueError for another width or a negative
+        TypeError unless x is a floating-point tensor, ValueError for another width or a negative
         offset.
         """
         T, start = _checked_sequence(x, self.d_model, offset)
@@ -134,7 +134,7 @@ class SinusoidalPositions(Module):
 class LearnedPositions(Module):
     """Adds a learned vector for each position up to n_positions; `weight` [n_positions, d_model].
 
-    Drawn like `Embedding`'s. TypeError for what is no floating-point tensor, ValueError for another width, a negative offset, and a
+    Drawn like `Embedding`'s. TypeError unless x is a floating-point tensor, ValueError for another width, a negative offset, and a
     sequence that goes beyond the table.
     """
 
@@ -166,7 +166,7 @@ def rotary(x: Tensor, offset: int = 0, base: float = 10000.0) -> Tensor:
 
     Features 2i and 2i + 1 of position t are turned by (offset + t) base^(-2i/dh) radians; one recorded
     operation. For queries and keys, after the heads are split and before their product; values are
-    not rotated. TypeError for what is no floating-point tensor, ValueError for an odd dh. Su et al.
+    not rotated. TypeError unless x is a floating-point tensor, ValueError for an odd dh. Su et al.
     (2021), eq. 34.
     """
     tensor_argument("rotary", "x", x)
@@ -190,7 +190,7 @@ def _rotate(x: Array, cos: Array, sin: Array) -> Array:
 def _checked_ids(ids: ArrayLike, V: int) -> Array:
     rows = ids.data if isinstance(ids, Tensor) else np.asarray(ids)
     if rows.dtype.kind not in "iu" and rows.size:
-        raise TypeError(f"embed: ids are whole numbers, got dtype {rows.dtype}")
+        raise TypeError(f"embed: wants whole numbers as ids, got dtype {rows.dtype}")
     rows = rows.astype(np.intp)
     if rows.size and (rows.min() < 0 or rows.max() >= V):
         wrong = np.argwhere((rows < 0) | (rows >= V))[0].tolist()

@@ -33,8 +33,8 @@ def greedy_search(
     """The likeliest token each time, for each input; of equal ones the first.
 
     step(prefixes [N, t], inputs [N]) gives the log-probabilities [N, V] of the next token. The score is
-    the mean log-probability. ValueError for a length that is no positive int, and for
-    log-probabilities that are NaN, positive, or of another shape.
+    the mean log-probability. ValueError unless max_length is a positive int, and for log-probabilities
+    that are NaN, positive, or of another shape.
     """
     max_length = positive_int("greedy_search", "max_length", max_length)
     prefixes = np.full((n_inputs, 1), start, np.int64)  # [N, t]
@@ -69,12 +69,12 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """For each input up to `width` sequences, best score first.
 
-    step(prefixes [N, t], inputs [N]) gives the log-probabilities [N, V] of the next token; what is
-    -inf is never written. Kept are the most probable beginnings, of equal ones those whose beginning
-    ranked higher, then the smaller token. The search ends when all places are taken by sequences that
-    have ended, or at `max_length` tokens. ValueError for a width or length that is no positive int, an alpha that is
-    negative or so large that max_length**alpha is above 1e304, and log-probabilities that are NaN,
-    positive, or of another shape.
+    step(prefixes [N, t], inputs [N]) gives the log-probabilities [N, V] of the next token; a token of
+    -inf is never written. The most probable beginnings are kept; of equal ones, the one whose own
+    beginning ranked higher, then the smaller token. The search ends when ended sequences have all
+    places, or at `max_length` tokens. ValueError unless width and max_length are positive ints and
+    alpha >= 0 with max_length**alpha below 1e304, and for log-probabilities that are NaN, positive, or
+    of another shape.
     """
     width = positive_int("beam_search", "width", width)
     max_length = positive_int("beam_search", "max_length", max_length)
@@ -117,6 +117,19 @@ def beam_search(
     return [sorted(beams, key=lambda h: -h.score) for beams in found]  # stable
 
 
+def _top(table: Array, k: int) -> Array:
+    """The places of the k largest numbers of each row, largest first, of equal ones the first."""
+    if table.shape[1] > 1024:  # sort only what can be among the k
+        bound = np.partition(table, -k, axis=1)[:, -k, None]
+        table = np.where(table >= bound, table, -np.inf)
+        lines = []
+        for row, limit in zip(table, bound[:, 0], strict=True):
+            there = np.flatnonzero(row >= limit)
+            lines.append(there[np.argsort(-row[there], kind="stable")[:k]])
+        return np.array(lines)
+    return np.argsort(-table, axis=1, kind="stable")[:, :k]
+
+
 def _hypothesis(prefix: Array, log_prob: float, alpha: float, ended: bool) -> Hypothesis:
     length = len(prefix) - 1
     score = float(log_prob) / length**alpha  # eq. score
@@ -129,24 +142,11 @@ def _checked(log_probs: ArrayLike, n: int) -> Array:
         raise ValueError(
             f"search: step returns [N, V] for N = {n} prefixes, got {list(array.shape)}"
         )
-    if not (array <= 1e-6).all():  # False for NaN too; a rounding error above 0 is none
+    if not (array <= 1e-6).all():  # False for NaN too; 0 may be rounded up
         raise ValueError(
-            "search: step returned numbers that are no log-probabilities (NaN or above 0)"
+            "search: step returned numbers that can't be log-probabilities (NaN or above 0)"
         )
     return array
-
-
-def _top(table: Array, k: int) -> Array:
-    """The places of the k largest numbers of each row, largest first, of equal ones the first."""
-    if table.shape[1] > 1024:  # sort only what can be among the k
-        bound = np.partition(table, -k, axis=1)[:, -k, None]
-        table = np.where(table >= bound, table, -np.inf)
-        lines = []
-        for row, limit in zip(table, bound[:, 0], strict=True):
-            there = np.flatnonzero(row >= limit)
-            lines.append(there[np.argsort(-row[there], kind="stable")[:k]])
-        return np.array(lines)
-    return np.argsort(-table, axis=1, kind="stable")[:, :k]
 
 
 def log_softmax(logits: ArrayLike) -> Array:

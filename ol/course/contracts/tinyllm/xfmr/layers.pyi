@@ -1,5 +1,5 @@
 # Tangled from book/2-transformer/L5.5-layers.md
-"""L5.5 Encoder and decoder layers, their stacks, and the transformer that is made of them."""
+"""Encoder and decoder layers, their stacks, and the transformer that is made of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,8 +40,8 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
     """(x - mean) / sqrt(variance + eps) over the last axis, times weight, plus bias.
 
     x [..., d], weight [d], bias [d] -> [..., d] in the dtype they promote to; computed in float32 at
-    least. The variance is biased (divided by d), and does not overflow. TypeError for what is no
-    floating-point tensor, ValueError for shapes that do not fit. Source: Ba, Kiros and Hinton (2016).
+    least. The variance is biased (divided by d), and does not overflow. TypeError unless all
+    three are floating-point tensors, ValueError for shapes that do not fit. Source: Ba, Kiros and Hinton (2016).
     """
 
 class LayerNorm(Module):
@@ -60,7 +60,7 @@ class LayerNorm(Module):
 
 def relu(x: Tensor) -> Tensor:
     """max(0, x) of each number, any shape; the slope at 0 is 0. NaN stays NaN, and its gradient
-    passes. TypeError for what is no tensor."""
+    passes. TypeError unless x is a tensor."""
 
 class FeedForward(Module):
     """down(dropout(activation(up(x)))), the same for every position.
@@ -215,7 +215,7 @@ class Decoder(Module):
     ) -> Tensor:
         """x [B, Tt, d_model], memory [B, Ts, d_model] -> [B, Tt, d_model]."""
     def begin(self, memory: Tensor, memory_mask: ArrayLike | None = None) -> DecoderCache:
-        """A cache of B sequences without a token, for memory [B, Ts, d_model] and a bool mask as L5.3
+        """A cache of B sequences with no tokens yet, for memory [B, Ts, d_model] and a bool mask as L5.3
         takes it for Tq = 1. TypeError for a mask that is not bool and for layers or attentions with a
         `forward` of their own, ValueError for the mask's shape."""
     def extend(self, x: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
@@ -246,5 +246,5 @@ class Transformer(Module):
         target_mask: ArrayLike | None = None,
         memory_mask: ArrayLike | None = None,
     ) -> Tensor:
-        """source [B, Ts, d_model], target [B, Tt, d_model] -> [B, Tt, d_model]; nothing is masked
-        unless it is said."""
+        """source [B, Ts, d_model], target [B, Tt, d_model] -> [B, Tt, d_model]; a mask
+        of None hides nothing."""

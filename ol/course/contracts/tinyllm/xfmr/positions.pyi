@@ -1,5 +1,5 @@
 # Tangled from book/2-transformer/L5.4-positions.md
-"""L5.4 Tokens and positions: the vectors that a transformer begins with."""
+"""Vectors for tokens, and three ways to say where they are: what a transformer begins with."""
 
 from typing import Any, TypeAlias
 
@@ -24,7 +24,7 @@ def embed(table: Tensor, ids: ArrayLike) -> Tensor:
     """Rows of a table: table [V, d], ids whole numbers [...] -> [..., d] in the table's dtype.
 
     The gradient of a row is the sum over all places of its id; NaN in one place spoils no other row.
-    TypeError for a table that is no tensor and ids that are not ints, ValueError for ids outside 0 to
+    TypeError for a table that is not a tensor and for ids that are not ints, ValueError for ids outside 0 to
     V - 1: negative ones are not counted from the end.
     """
 
@@ -66,7 +66,7 @@ class SinusoidalPositions(Module):
     def __init__(self, d_model: int, base: float = 10000.0) -> None: ...
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
         """x [..., T, d_model] plus positions offset to offset + T - 1: the same shape and dtype.
-        TypeError for what is no floating-point tensor, ValueError for another width or a negative
+        TypeError unless x is a floating-point tensor, ValueError for another width or a negative
         offset."""
     def extra_repr(self) -> str:
         """The sizes that `repr` shows of this module."""
@@ -81,8 +81,8 @@ class LearnedPositions(Module):
         self, n_positions: int, d_model: int, std: float = 0.02, rng: PCG32 | None = None
     ) -> None: ...
     def forward(self, x: Tensor, offset: int = 0) -> Tensor:
-        """x [..., T, d_model] plus rows offset to offset + T - 1. TypeError for what is no
-        floating-point tensor, ValueError for another width, a negative offset, and positions beyond
+        """x [..., T, d_model] plus rows offset to offset + T - 1. TypeError unless x
+        is a floating-point tensor, ValueError for another width, a negative offset, and positions beyond
         the table."""
     def extra_repr(self) -> str:
         """The sizes that `repr` shows of this module."""
@@ -90,6 +90,6 @@ class LearnedPositions(Module):
 def rotary(x: Tensor, offset: int = 0, base: float = 10000.0) -> Tensor:
     """Rotate features 2i and 2i + 1 of position t by (offset + t) base^(-2i/dh) radians.
 
-    x [..., T, dh] with dh even (else ValueError) -> the same shape and dtype. TypeError for what is no
-    floating-point tensor. Meant for queries and keys [B, H, T, dh]. Source: Su et al. (2021), eq. 34.
+    x [..., T, dh] with dh even (else ValueError) -> the same shape and dtype. TypeError unless x
+    is a floating-point tensor. Meant for queries and keys [B, H, T, dh]. Source: Su et al. (2021), eq. 34.
     """

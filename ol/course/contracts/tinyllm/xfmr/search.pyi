@@ -1,5 +1,5 @@
 # Tangled from book/2-transformer/L5.6-search.md
-"""L5.6 Greedy and beam search over any model that gives log-probabilities for the next token."""
+"""Greedy and beam search with any model that gives log-probabilities for the next token."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
@@ -47,10 +47,10 @@ def beam_search(
     first.
 
     step as for `greedy_search`, prefixes [N, t]; tokens of log-probability -inf are never written. At
-    each length the `width` most probable beginnings are kept, of equal ones the one whose own
-    beginning ranked higher, then the smaller token; one that ended keeps its place and is not
-    continued. Ends when all places are taken by ended ones, or at max_length tokens; what is alive
-    then is returned too, with ended=False. ValueError unless width and max_length are positive ints and
+    each length the `width` most probable beginnings are kept; of equal ones, the one whose own
+    beginning ranked higher, then the smaller token. One that ended keeps its place and is not
+    continued. The search ends when ended sequences have all places, or at max_length tokens; what is
+    still alive is returned too, with ended=False. ValueError unless width and max_length are positive ints and
     alpha >= 0 with max_length**alpha below 1e304. Source: Sutskever et al. (2014), section 3.2; score: Wu et al. (2016), eq. 14, with
     the plain length.
     """
