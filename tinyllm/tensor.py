@@ -227,7 +227,7 @@ def arange(
 
 
 def _matmul(left: Any, right: Any) -> Any:
-    """left @ right, one of them at least a tensor, the other a tensor or an array."""
+    """left @ right: at least one is a tensor, the other a tensor or an array."""
     if isinstance(left, np.ndarray):
         left = autograd.Tensor(left)
     elif isinstance(right, np.ndarray):
