@@ -42,9 +42,8 @@ class Module:
     What is assigned to an attribute is registered by what it is: a leaf `Tensor` that requires a
     gradient as a parameter, a `Module` as a submodule, a `PCG32` as a generator; buffers are
     registered by `register_buffer`. A thing's path is the names that lead to it, joined by dots:
-    ``layers.0.weight``. TypeError for anything else
-    under a registered name, and for a list, tuple, set or dict that holds such things; ValueError
-    for a module inside itself.
+    ``layers.0.weight``. TypeError for anything else under a registered name, and for a list, tuple,
+    set or dict that holds such things; ValueError for a module inside itself.
     """
 
     training: bool = True
@@ -128,6 +127,11 @@ class Module:
         """Every parameter once, in definition order."""
         return (parameter for _, parameter in self.named_parameters())
 
+    def zero_grad(self) -> None:
+        """Forget all gradients, as is to be done before each backward pass."""
+        for parameter in self.parameters():
+            parameter.grad = None
+
     def named_modules(self) -> Iterator[tuple[str, Module]]:
         """Path and module in definition order, each once; first this module, whose path is ""."""
         yield "", self
@@ -150,11 +154,6 @@ class Module:
         for module in self.modules():
             function(module)
         return self
-
-    def zero_grad(self) -> None:
-        """Forget all gradients, as is to be done before each backward pass."""
-        for parameter in self.parameters():
-            parameter.grad = None
 
     def astype(self, dtype: DTypeLike) -> Self:
         """Convert parameters and floating buffers to another floating dtype; returns the module.
@@ -434,6 +433,9 @@ class Dropout(Module):
             else generator("Dropout", rng)
         )
 
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape and dtype."""
         tensor_argument("Dropout", "x", x, floating=True)
@@ -443,9 +445,6 @@ class Dropout(Module):
         scale = min(1.0 / (1.0 - self.p), float(np.finfo(x.dtype).max))  # infinity * 0 is NaN
         factor = kept * x.dtype.type(scale)
         return record(x.data * factor, (x,), lambda grad: (grad * factor,))
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
 
 
 def _kind(value: Any) -> str | None:
