@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Unmatched(NamedTuple):
-    """Paths that a load left out: those without an array, and arrays that nothing is called after."""
+    """Paths that a load left out: parameters without an array, and arrays without a parameter."""
 
     missing: list[str]
     unexpected: list[str]
@@ -113,7 +113,7 @@ class Module:
                 yield from value._walk(*kinds, prefix=f"{prefix}{name}.", above=(*above, self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; every subclass says it. NotImplementedError here."""
+        """What the module computes; every subclass defines it. NotImplementedError here."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -126,11 +126,6 @@ class Module:
     def parameters(self) -> Iterator[Tensor]:
         """Every parameter once, in definition order."""
         return (parameter for _, parameter in self.named_parameters())
-
-    def zero_grad(self) -> None:
-        """Forget all gradients, as is to be done before each backward pass."""
-        for parameter in self.parameters():
-            parameter.grad = None
 
     def named_modules(self) -> Iterator[tuple[str, Module]]:
         """Path and module in definition order, each once; first this module, whose path is ""."""
@@ -154,6 +149,11 @@ class Module:
         for module in self.modules():
             function(module)
         return self
+
+    def zero_grad(self) -> None:
+        """Forget all gradients; call it before each backward pass."""
+        for parameter in self.parameters():
+            parameter.grad = None
 
     def astype(self, dtype: DTypeLike) -> Self:
         """Convert parameters and floating buffers to another floating dtype; returns the module.
@@ -244,7 +244,7 @@ class Module:
         return self
 
     def extra_repr(self) -> str:
-        """What repr() puts between the brackets; for subclasses to say."""
+        """What repr() puts between the brackets; for subclasses to override."""
         return ""
 
     def __repr__(self) -> str:
@@ -416,7 +416,7 @@ class Linear(Module):
 
 
 class Dropout(Module):
-    """While training, entries are put to 0 with probability p and the others divided by 1 - p.
+    """While training, entries are set to 0 with probability p and the others divided by 1 - p.
 
     In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. The generator
     is this module's own, by default ``default_generator().spawn("dropout")``, so no two drop alike.
