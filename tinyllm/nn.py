@@ -30,7 +30,7 @@ __all__ = [
 
 
 class Unmatched(NamedTuple):
-    """Paths that a load left out: those without an array, and arrays that nothing is called after."""
+    """Paths that a load left out: parameters without an array, and arrays without a parameter."""
 
     missing: list[str]
     unexpected: list[str]
@@ -42,9 +42,8 @@ class Module:
     What is assigned to an attribute is registered by what it is: a leaf `Tensor` that requires a
     gradient as a parameter, a `Module` as a submodule, a `PCG32` as a generator; buffers are
     registered by `register_buffer`. A thing's path is the names that lead to it, joined by dots:
-    ``layers.0.weight``. TypeError for anything else
-    under a registered name, and for a list, tuple, set or dict that holds such things; ValueError
-    for a module inside itself.
+    ``layers.0.weight``. TypeError for anything else under a registered name, and for a list, tuple,
+    set or dict that holds such things; ValueError for a module inside itself.
     """
 
     training: bool = True
@@ -114,7 +113,7 @@ class Module:
                 yield from value._walk(*kinds, prefix=f"{prefix}{name}.", above=(*above, self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; every subclass says it. NotImplementedError here."""
+        """What the module computes; every subclass defines it. NotImplementedError here."""
         raise NotImplementedError(f"{type(self).__name__} does not define forward()")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -152,7 +151,7 @@ class Module:
         return self
 
     def zero_grad(self) -> None:
-        """Forget all gradients, as is to be done before each backward pass."""
+        """Forget all gradients; call it before each backward pass."""
         for parameter in self.parameters():
             parameter.grad = None
 
@@ -245,7 +244,7 @@ class Module:
         return self
 
     def extra_repr(self) -> str:
-        """What repr() puts between the brackets; for subclasses to say."""
+        """What repr() puts between the brackets; for subclasses to override."""
         return ""
 
     def __repr__(self) -> str:
@@ -417,7 +416,7 @@ class Linear(Module):
 
 
 class Dropout(Module):
-    """While training, entries are put to 0 with probability p and the others divided by 1 - p.
+    """While training, entries are set to 0 with probability p and the others divided by 1 - p.
 
     In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. The generator
     is this module's own, by default ``default_generator().spawn("dropout")``, so no two drop alike.
@@ -433,6 +432,13 @@ class Dropout(Module):
             else generator("Dropout", rng)
         )
 
+    def _check(self) -> None:
+        if not 0.0 <= self.p < 1.0:
+            raise ValueError(f"Dropout: wants 0 <= p < 1, got {self.p}")
+
+    def extra_repr(self) -> str:
+        return f"p={self.p}"
+
     def forward(self, x: Tensor) -> Tensor:
         """Any shape -> the same shape and dtype."""
         tensor_argument("Dropout", "x", x, floating=True)
@@ -447,13 +453,6 @@ class Dropout(Module):
             return np.where(kept, values, 0) * scale  # NaN * 0 would be NaN
 
         return record(drop(x.data), (x,), lambda grad: (drop(grad),))
-
-    def _check(self) -> None:
-        if not 0.0 <= self.p < 1.0:
-            raise ValueError(f"Dropout: wants 0 <= p < 1, got {self.p}")
-
-    def extra_repr(self) -> str:
-        return f"p={self.p}"
 
 
 def _kind(value: Any) -> str | None:

@@ -44,7 +44,7 @@ Axis: TypeAlias = int | tuple[int, ...] | None
 class Tensor(shapes.Tensor):
     """A tensor with products and reductions: the one to import.
 
-    Reductions raise ValueError for an axis that is not there or named twice.
+    Reductions raise ValueError for an axis that doesn't exist or is named twice.
     """
 
     __slots__ = ()
@@ -213,9 +213,9 @@ def arange(
     dtype: DTypeLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A leaf of the numbers from start (0 if it is the only one) up to stop, without it, by step.
+    """A leaf of the numbers from start up to stop, but without it, in steps of `step`.
 
-    int64 if all three are integers, else float32, unless `dtype` says. ValueError for a step of 0.
+    A single number is the stop, and start is then 0. int64 if all three are integers, else float32, unless `dtype` says. ValueError for a step of 0.
     """
     first, end = (0, start) if stop is None else (start, stop)
     if step == 0:
@@ -231,7 +231,7 @@ def arange(
 
 
 def _matmul(left: Any, right: Any) -> Any:
-    """left @ right, one of them at least a tensor, the other a tensor or an array."""
+    """left @ right: at least one is a tensor, the other a tensor or an array."""
     if isinstance(left, np.ndarray):
         left = autograd.Tensor(left)
     elif isinstance(right, np.ndarray):

@@ -67,6 +67,8 @@ def test_next_leads_from_the_front_page_through_all_chapters(tab):
 SECOND_EDITION = [
     "1-foundations/L0.1-tensor.html",
     "1-foundations/L0.2-shapes.html",
+    "1-foundations/L0.3-products.html",
+    "1-foundations/L0.4-modules.html",
     "2-transformer/L5.1-attention.html",
     "2-transformer/L5.2-masks.html",
     L53,

@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 class Unmatched(NamedTuple):
-    """Paths that a load left out: those without an array, and arrays that nothing is called after."""
+    """Paths that a load left out: parameters without an array, and arrays without a parameter."""
 
     missing: list[str]
     unexpected: list[str]
@@ -43,7 +43,7 @@ class Module:
     def __setattr__(self, name: str, value: Any) -> None: ...
     def __delattr__(self, name: str) -> None: ...
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes; every subclass says it. NotImplementedError here."""
+        """What the module computes; every subclass defines it. NotImplementedError here."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """The same as `forward`."""
@@ -82,7 +82,7 @@ class Module:
         """Call the function with each of `modules()`, in their order; returns the module."""
 
     def zero_grad(self) -> None:
-        """Forget all gradients, as is to be done before each backward pass."""
+        """Forget all gradients; call it before each backward pass."""
 
     def astype(self, dtype: DTypeLike) -> Self:
         """Convert parameters and floating buffers to another floating dtype; returns the module.
@@ -129,7 +129,7 @@ class Module:
         """
 
     def extra_repr(self) -> str:
-        """What repr() puts between the brackets; for subclasses to say."""
+        """What repr() puts between the brackets; for subclasses to override."""
 
 class ModuleList(Module):
     """Modules in order, registered as "0", "1", ...: the parameters are ``layers.0.weight`` etc."""
@@ -208,7 +208,7 @@ class Linear(Module):
         """[..., d_in] -> [..., d_out]."""
 
 class Dropout(Module):
-    """While training, entries are put to 0 with probability p and the others divided by 1 - p.
+    """While training, entries are set to 0 with probability p and the others divided by 1 - p.
 
     In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. Else an entry
     is kept where ``rng.uniform(0.0, 1.0, x.shape) >= p``, and otherwise 0 whatever it was, NaN too; `p`

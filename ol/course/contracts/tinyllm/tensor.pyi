@@ -42,7 +42,7 @@ class Tensor(shapes.Tensor):
     """A tensor with products and reductions: the one to import.
 
     Reductions take an axis, a tuple of axes, or None for all; axes may be negative, and `keepdims`
-    leaves each reduced axis with length 1. ValueError for an axis that is not there or named twice.
+    leaves each reduced axis with length 1. ValueError for an axis that doesn't exist or is named twice.
     Dtypes are numpy's: sums of integers are int64, means of integers float64.
     """
 
@@ -71,7 +71,7 @@ class Tensor(shapes.Tensor):
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> NDArray[np.intp]:
         """The place of the largest number along an axis, or of all numbers in row-major order (None).
 
-        An array of integers, or one integer for None; of equal ones the first, of NaNs too. ValueError
+        An array of integers, or one integer for None; the first of equal ones, or of NaNs. ValueError
         for the largest of no numbers.
         """
     def softmax(self, axis: int = -1) -> Self:
@@ -88,7 +88,7 @@ def where(
 ) -> Tensor:
     """a where the condition is true, else b, entry by entry; the three shapes broadcast.
 
-    What was not chosen changes nothing, NaN neither, and gets the gradient 0. TypeError unless the
+    What was not chosen changes nothing, even if it is NaN, and gets the gradient 0. TypeError unless the
     condition is of bools, ValueError for shapes that do not fit.
     """
 
@@ -110,8 +110,8 @@ def arange(
     dtype: DTypeLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A leaf with one axis: the numbers from start (0 if it is the only one) up to stop, by step.
+    """A leaf with one axis: the numbers from start up to stop, but without it, in steps of `step`.
 
-    Without stop itself. int64 if all three are integers, else float32, unless `dtype` says. ValueError
+    A single number is the stop, and start is then 0. int64 if all three are integers, else float32, unless `dtype` says. ValueError
     for a step of 0.
     """
