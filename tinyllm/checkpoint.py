@@ -36,11 +36,11 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 class CheckpointError(ValueError):
-    """A file that is no checkpoint, or a damaged one; the message names the file and the fault."""
+    """The file is no checkpoint, or is damaged; the message names the file and the fault."""
 
 
 def write_atomically(path: str | os.PathLike[str], parts: Iterable[Bytes]) -> None:
-    """Write a file so that it is the old one or the new one at any moment, also after a crash.
+    """Write a file so that at any moment, even after a crash, it is the old one or the new one.
 
     Missing folders are made, a link is followed, and the old file's permissions are kept. The parts go
     to a file beside it, which takes its place when it is on the disk; if anything fails, that file is
@@ -107,8 +107,8 @@ def _sweep(target: Path) -> None:
 def try_lock(file: IO[Any]) -> bool:
     """Take the lock of an open file; False if somebody else has it.
 
-    It ends when the file is closed or the process ends, killed or not. OSError where the system or the
-    file system has no locks.
+    The lock ends when the file is closed or the process ends, killed or not. OSError where the system or
+    the file system has no locks.
     """
     try:
         import fcntl

@@ -1,5 +1,5 @@
 # Tangled from book/1-foundations/L0.5-training.md
-"""What training needs beside a model: a loss, optimisers, gradient clipping and a schedule."""
+"""What training needs besides a model: a loss, optimisers, gradient clipping and a schedule."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class _Optimizer:
         self._check()
 
     def zero_grad(self) -> None:
-        """Forget the gradients of all parameters, as is to be done before each backward pass."""
+        """Forget the gradients of all parameters; do so before each backward pass."""
         for slot in self._slots:
             slot.tensor.grad = None
 
@@ -179,7 +179,7 @@ class AdamW(_Optimizer):
     parameters: tensors, or pairs of name and tensor as ``named_parameters()`` gives them; each once.
     decays: which of them weight decay acts on, a function of name and tensor; None for all.
     `lr`, `betas`, `eps` and `weight_decay` are attributes and may be assigned between steps.
-    ValueError for no parameters, one that comes twice, and settings out of range; TypeError for
+    ValueError for no parameters, a parameter given twice, and settings out of range; TypeError for
     anything but tensors.
     """
 
@@ -317,7 +317,7 @@ class SGD(_Optimizer):
 
     Weight decay is added to the gradient. `parameters` as for AdamW; `lr`, `momentum` and
     `weight_decay` are attributes and may be assigned between steps. ValueError for no parameters,
-    one that comes twice, and settings out of range; TypeError for anything but tensors.
+    a parameter given twice, and settings out of range; TypeError for anything but tensors.
     """
 
     def __init__(
@@ -376,7 +376,7 @@ def clip_grad_norm(parameters: Parameters, max_norm: float) -> float:
         bad = [name for name, grad in wide if not np.isfinite(grad).all()]
         if bad:
             raise FloatingPointError(
-                f"clip_grad_norm: not finite is the gradient of {', '.join(bad)}"
+                f"clip_grad_norm: the gradient of {', '.join(bad)} is not finite"
             )
         norm = math.hypot(*(float(np.linalg.norm(grad)) for _, grad in wide))
     factor = min(1.0, max_norm / (norm + 1e-6))  # eq. clip

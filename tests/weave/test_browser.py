@@ -69,6 +69,8 @@ SECOND_EDITION = [
     "1-foundations/L0.2-shapes.html",
     "1-foundations/L0.3-products.html",
     "1-foundations/L0.4-modules.html",
+    "1-foundations/L0.5-training.html",
+    "1-foundations/L0.6-checkpoints.html",
     "2-transformer/L5.1-attention.html",
     "2-transformer/L5.2-masks.html",
     L53,

@@ -19,7 +19,7 @@ Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 class CheckpointError(ValueError):
-    """A file that is no checkpoint, or a damaged one; the message names the file and the fault."""
+    """The file is no checkpoint, or is damaged; the message names the file and the fault."""
 
 def write_atomically(path: str | os.PathLike[str], parts: Iterable[Bytes]) -> None:
     """Write the parts, one after the other, as the file `path`: at any moment, also if the process is
