@@ -67,6 +67,7 @@ def test_next_leads_from_the_front_page_through_all_chapters(tab):
 SECOND_EDITION = [
     "1-foundations/L0.1-tensor.html",
     "1-foundations/L0.2-shapes.html",
+    "1-foundations/M06.3-pcg32.html",
     "2-transformer/L5.1-attention.html",
     "2-transformer/L5.2-masks.html",
     L53,
