@@ -68,6 +68,7 @@ SECOND_EDITION = [
     "1-foundations/L0.1-tensor.html",
     "1-foundations/L0.2-shapes.html",
     "1-foundations/M06.3-pcg32.html",
+    "1-foundations/M04.1-gradcheck.html",
     "2-transformer/L5.1-attention.html",
     "2-transformer/L5.2-masks.html",
     L53,
