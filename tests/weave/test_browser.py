@@ -71,6 +71,8 @@ SECOND_EDITION = [
     "1-foundations/L0.4-modules.html",
     "1-foundations/L0.5-training.html",
     "1-foundations/L0.6-checkpoints.html",
+    "1-foundations/M06.3-pcg32.html",
+    "1-foundations/M04.1-gradcheck.html",
     "2-transformer/L5.1-attention.html",
     "2-transformer/L5.2-masks.html",
     L53,

@@ -22,11 +22,11 @@ Evaluate: TypeAlias = Callable[[], list[Any]]
 
 @dataclass(frozen=True)
 class CheckedInput:
-    """What was found out about one input or parameter."""
+    """What the check found out about one input or parameter."""
 
     name: str
     shape: tuple[int, ...]
-    checked: int  # entries compared
+    checked: int  # how many entries were compared
     worst: float  # largest difference, in units of what is allowed: at most 1
     largest: float  # largest derivative by differences, in size
     vanishes: bool  # all derivatives are zero, within atol
@@ -34,7 +34,7 @@ class CheckedInput:
 
 @dataclass(frozen=True)
 class Report:
-    """What a gradcheck that passed has compared."""
+    """What a gradcheck has compared, if it passed."""
 
     inputs: tuple[CheckedInput, ...]
     step: float
@@ -44,7 +44,7 @@ class Report:
 
     @property
     def vanishing(self) -> tuple[str, ...]:
-        """Names of the inputs whose gradient is zero: zeros would have passed for it."""
+        """Names of the inputs whose gradient is zero, so that zeros would have passed."""
         return tuple(line.name for line in self.inputs if line.vanishes)
 
     def __str__(self) -> str:
@@ -82,18 +82,18 @@ def gradcheck(
 
     f: called as f(*inputs), or f(**inputs) for a mapping; returns a tensor or several.
     inputs: tensors, and whatever else f wants. Those that require grad are checked.
-    parameters: what is checked besides, as pairs or a mapping of name and tensor; by
-        default ``f.named_parameters()`` where f has that method, as a Module does.
+    parameters: what else to check, as pairs or a mapping of name and tensor; by
+        default ``f.named_parameters()`` if f has that method, as a Module does.
     cotangents: one array for each output; by default drawn, 0.5 <= |c| < 1.5.
-    sample: at most so many entries of each tensor are checked; None for all.
-    seed: of the cotangents and the sample.
-    step: of the differences, times |x| where that is larger than 1.
+    sample: check at most this many entries of each tensor; None for all.
+    seed: for the cotangents and the sample.
+    step: for the differences, times |x| where that's larger than 1.
 
     GradientError (an AssertionError) names each faulty tensor, its worst entry, both
-    values and the tolerance. TypeError for a floating tensor that is not float64, inputs
-    in no list or mapping, and a parameter that is no tensor. ValueError if there is nothing
-    to check, for cotangents that do not fit, and if f gives two answers. All arrays and
-    gradients are left as they were.
+    values and the tolerance. TypeError for a floating tensor that isn't float64, inputs
+    that aren't in a list or mapping, and a parameter that isn't a tensor. ValueError if
+    there's nothing to check, for cotangents that don't fit, and if two calls of f differ.
+    All arrays and gradients are left as they were.
     """
     if sample is not None:
         sample = positive_int("gradcheck", "sample", sample)
@@ -144,7 +144,7 @@ def _collect(
     inputs: Sequence[Any] | Mapping[str, Any],
     parameters: Mapping[str, Any] | Iterable[tuple[str, Any]] | None,
 ) -> dict[str, Any]:
-    """Name and tensor of all that is checked, each tensor once; TypeError for what is none."""
+    """Name and tensor of everything to check, each tensor once; TypeError for anything else."""
     if not isinstance(inputs, Sequence | Mapping):
         raise TypeError(
             f"gradcheck wants the inputs in a list or a mapping, got a {type(inputs).__name__}: "
@@ -200,7 +200,7 @@ def _evaluation(f: Callable[..., Any], inputs: Sequence[Any] | Mapping[str, Any]
 
 
 def _cotangents(outputs: list[Any], given: Sequence[ArrayLike] | None, seed: int) -> list[Array]:
-    """One array for each output, as given or drawn: 0.5 <= |c| < 1.5, of either sign."""
+    """One array for each output, given or drawn: 0.5 <= |c| < 1.5, of either sign."""
     if given is None:
         rng = PCG32(seed).substream("cotangent")
         drawn = [rng.uniform(-1.0, 1.0, y.shape, np.float64) for y in outputs]
@@ -260,7 +260,7 @@ def _compare(
     rtol: float,
     atol: float,
 ) -> tuple[CheckedInput, str]:
-    """One input's line of the report, and its fault in words, or ""."""
+    """One input's line of the report, and what is wrong with it in words, or ""."""
     wrong, worst, at = 0, 0.0, None
     for index, expected in numeric.items():
         found = 0.0 if gradient is None else float(gradient[index])

@@ -58,7 +58,7 @@ def _ratio(table: tuple[tuple[float, float], ...], r: NDArray[np.float64]) -> ND
 
 
 def normal_quantile(q: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The z below which a standard normal number lies with probability 1/2 + q, |q| < 1/2.
+    """The z such that a standard normal number is below z with probability 1/2 + q, |q| < 1/2.
 
     Algorithm AS 241 (M. J. Wichura, Applied Statistics 37, 1988).
     """
@@ -74,7 +74,7 @@ def normal_quantile(q: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _log(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Natural logarithm of x > 0 by operations that IEEE 754 rounds in one way only."""
+    """Natural logarithm of x > 0 by operations that IEEE 754 rounds in exactly one way."""
     m, e = np.frexp(x)  # x = m * 2**e with 1/2 <= m < 1
     small = m < math.sqrt(0.5)
     m[small] *= 2.0
@@ -111,7 +111,7 @@ _ERFC = {4: _erfc_polynomial(10), 8: _erfc_polynomial(20)}  # by the size of a n
 def normal_cdf_pdf(x: Array) -> tuple[Array, Array]:
     """Distribution function and density of the standard normal distribution at each x.
 
-    float32 or float64 in, the same out: to 1e-7 and 1e-14, the small tail relative to itself.
+    The dtype of x, float32 or float64; good to 1e-7 and 1e-14, in the small tail relative to itself.
     """
     density = x * x
     density *= -0.5

@@ -30,10 +30,10 @@ LANES = 16384  # draws made at once: 128 KiB of states, for a second-level cache
 def _jump(steps: int) -> tuple[int, int]:
     """m and g such that `steps` steps turn the state s into m*s + g*c mod 2**64.
 
-    One squaring for each bit of `steps` (F. B. Brown, "Random Number Generation with
+    One doubling for each bit of `steps` (F. B. Brown, "Random Number Generation with
     Arbitrary Strides", 1994).
     """
-    m, g = 1, 0  # the jump so far: over no step
+    m, g = 1, 0  # the jump over no steps
     square_m, square_g = MULTIPLIER, 1  # the jump over 1, then 2, 4, ... steps
     while steps:
         if steps & 1:
@@ -74,19 +74,19 @@ class PCG32:
 
     Bulk draws equal one-at-a-time draws bit for bit: ``uint32s(3)`` gives what three
     calls of ``next_uint32()`` give, and leaves the generator where they leave it. A
-    float32, and an integer from a range of at most 2**32, take one 32-bit draw (a refused
-    one more), a float64 and an integer from a larger range two. C order.
+    float32, and an integer from a range of at most 2**32, take one 32-bit draw, and one more
+    after each refusal; a float64 and an integer from a larger range take two. C order.
 
-    A count, seed or size that is no whole number is a TypeError, one out of range a ValueError.
+    TypeError for a count, seed or size that isn't an integer, ValueError for one out of range.
     """
 
     def __init__(self, seed: int = 0, stream: int = DEFAULT_STREAM) -> None:
-        """Seed as the reference does; 0 <= seed < 2**64 and 0 <= stream < 2**63."""
+        """Seed as the reference program does; 0 <= seed < 2**64 and 0 <= stream < 2**63."""
         self.seed = _whole("seed", seed, 0, 1 << 64)
         self.stream = _whole("stream", stream, 0, 1 << 63)
         self._increment = 2 * self.stream + 1
-        self._state = (self._increment + self.seed) & MASK64  # step from 0, plus the seed
-        self._spawned: dict[str, int] = {}  # how many children of a name were made
+        self._state = (self._increment + self.seed) & MASK64  # 0 steps to c; add the seed
+        self._spawned: dict[str, int] = {}  # children made so far, by name
         self.advance(1)
 
     def __repr__(self) -> str:
@@ -123,7 +123,7 @@ class PCG32:
 
         Its seed and stream are the first and the second 8 bytes (little-endian; the stream
         without its lowest bit) of the SHA-256 of this generator's seed and stream (8 bytes
-        each, little-endian) followed by the name in UTF-8. TypeError for a name that is no str.
+        each, little-endian) followed by the name in UTF-8. TypeError for a name that isn't a str.
         """
         if not isinstance(name, str):
             raise TypeError(f"substream: wants a name of type str, got {name!r}")
@@ -136,14 +136,13 @@ class PCG32:
     def spawn(self, name: str) -> PCG32:
         """A child that nobody has had yet: ``substream(name)``, then ``substream(f"{name} #2")`` etc.
 
-        The count of each name is the object's own: it starts anew at `set_state`, and is no part
-        of `state`.
+        Each object counts for itself. `state` doesn't hold the counts, and `set_state` starts them anew.
         """
         count = self._spawned[name] = self._spawned.get(name, 0) + 1
         return self.substream(name if count == 1 else f"{name} #{count}")
 
     def state(self) -> dict[str, str]:
-        """All there is to know of the generator, as text that JSON keeps."""
+        """The generator's whole state, as text that JSON keeps."""
         return {
             "generator": "PCG32",
             "seed": hex(self.seed),
@@ -152,7 +151,7 @@ class PCG32:
         }
 
     def set_state(self, state: Mapping[str, str]) -> None:
-        """Go on from where `state()` was asked; ValueError for anything else."""
+        """Continue from what `state()` gave; ValueError for anything else."""
         wanted = sorted(self.state())
         if sorted(state) != wanted or state["generator"] != "PCG32":
             raise ValueError(f"set_state: wants PCG32's {wanted} as of state(), got {dict(state)}")
@@ -199,7 +198,7 @@ class PCG32:
         return x.reshape(sides)
 
     def _bits53(self, n: int) -> NDArray[np.float64]:
-        """n whole numbers from 0 to 2**53 - 1 as float64, two draws each, high bits first."""
+        """n integers from 0 to 2**53 - 1 as float64, two draws each, high bits first."""
         words = self.uint32s(2 * n).reshape(n, 2)
         x = (words[:, 0] >> np.uint32(5)).astype(np.float64)
         x *= 2.0**26
@@ -238,7 +237,7 @@ class PCG32:
         return out.reshape(sides)
 
     def integers(self, low: int, high: int, shape: int | Sequence[int] = ()) -> NDArray[np.int64]:
-        """Whole numbers drawn evenly from low <= k < high, without bias; int64 of `shape`.
+        """Integers drawn evenly from low <= k < high, without bias; int64 of `shape`.
 
         ValueError unless -2**63 <= low < high <= 2**63.
         """
@@ -278,7 +277,7 @@ class PCG32:
             good = int(refused[0]) if len(refused) else len(block)
             places[done : done + good] = draws[:good] % block[:good]
             done += good
-            self.advance(min(good + 1, len(block)) - len(block))  # give back what was not looked at
+            self.advance(min(good + 1, len(block)) - len(block))  # give back what wasn't used
         order = list(range(n))
         for i, j in zip(range(n - 1, 0, -1), places.tolist(), strict=True):
             order[i], order[j] = order[j], order[i]
@@ -314,14 +313,14 @@ _DEFAULT = PCG32(0)
 def default_generator() -> PCG32:
     """The process's own generator, which every module built without `rng` draws from.
 
-    It is ``PCG32(0)`` when the process starts, and always the same object. Like any generator it is
-    for one thread at a time: threads that build or train at once give their modules an `rng`.
+    It starts as ``PCG32(0)`` and is always the same object. Like any generator it's for one thread
+    at a time: if several threads build or train at once, give their modules an `rng`.
     """
     return _DEFAULT
 
 
 def manual_seed(seed: int) -> PCG32:
-    """Put the process's generator back to ``PCG32(seed)``, and return it.
+    """Reset the process's generator to ``PCG32(seed)``, and return it.
 
     ValueError unless 0 <= seed < 2**64.
     """

@@ -14,17 +14,17 @@ class PCG32:
 
     PCG-XSH-RR 64/32 (M. E. O'Neill, 2014). Bulk draws equal one-at-a-time draws bit for bit, and
     leave the generator where they leave it. A float32, and an integer from a range of at most
-    2**32, take one 32-bit draw (a rejected one more), a float64 and an integer from a larger range
-    take two. Arrays are filled in C order; shape () gives an array without axes.
+    2**32, take one 32-bit draw, and one more after each refusal; a float64 and an integer from a
+    larger range take two. Arrays are filled in C order; shape () gives an array without axes.
 
-    A count, seed or size that is no whole number is a TypeError, one out of range a ValueError.
+    TypeError for a count, seed or size that isn't an integer, ValueError for one out of range.
     """
 
     seed: int
     stream: int
 
     def __init__(self, seed: int = 0, stream: int = 721347520444481703) -> None:
-        """Seed as the reference does; 0 <= seed < 2**64, 0 <= stream < 2**63, else ValueError."""
+        """Seed as the reference program does; 0 <= seed < 2**64, 0 <= stream < 2**63, else ValueError."""
 
     def next_uint32(self) -> int:
         """One draw: a Python int from 0 to 2**32 - 1."""
@@ -36,29 +36,29 @@ class PCG32:
         """Move on by `steps` draws without making them; a negative number goes back."""
 
     def substream(self, name: str) -> PCG32:
-        """The generator of that name under this one; which draws were made does not matter.
+        """The generator of that name under this one, whatever was drawn before.
 
         Its seed and stream are the first and the second 8 bytes (little-endian; the stream without
         its lowest bit) of the SHA-256 of this generator's seed and stream (8 bytes each,
-        little-endian) followed by the name in UTF-8. A name that is no str is a TypeError.
+        little-endian) followed by the name in UTF-8. TypeError for a name that isn't a str.
         """
 
     def spawn(self, name: str) -> PCG32:
         """A child that nobody has had yet: the k-th request of a name gives another generator.
 
         The first gives ``substream(name)``, the second ``substream(f"{name} #2")``, the third
-        ``substream(f"{name} #3")``. The counts are the object's own: `state` does not hold them, and
-        `set_state` starts them anew.
+        ``substream(f"{name} #3")``. Each object counts for itself: `state` doesn't hold the counts,
+        and `set_state` starts them anew.
         """
 
     def state(self) -> dict[str, str]:
-        """All there is to know of the generator, as text that JSON keeps.
+        """The generator's whole state, as text that JSON keeps.
 
         Keys: generator ("PCG32"), and seed, stream and state as hexadecimal numbers ("0x...").
         """
 
     def set_state(self, state: Mapping[str, str]) -> None:
-        """Go on from where `state()` was asked, here or elsewhere; ValueError for anything else."""
+        """Continue from what `state()` gave, here or elsewhere; ValueError for anything else."""
 
     def uniform(
         self,
@@ -85,17 +85,17 @@ class PCG32:
     ) -> NDArray[Any]:
         """Normally distributed numbers, an array of `shape`, the same bits on every platform.
 
-        mean + std * z, where z is the standard normal number below which lies a probability of
+        mean + std * z, where a standard normal number is below z with probability
         (k + 1/2) / 2**b: k is one draw and b = 32 for float32 (the default), k is the 53 bits of
         `uniform` and b = 53 for float64. Computed in float64 (Wichura's AS 241). ValueError unless
         mean and std are finite and std >= 0.
         """
 
     def integers(self, low: int, high: int, shape: int | Sequence[int] = ()) -> NDArray[np.int64]:
-        """Whole numbers drawn evenly from low <= k < high, without bias; int64 of `shape`.
+        """Integers drawn evenly from low <= k < high, without bias; int64 of `shape`.
 
-        With r = high - low: draws below 2**32 mod r are refused, the number is low + draw mod r.
-        For r > 2**32 a draw has 64 bits, of two 32-bit draws, the first one the higher half, and
+        With r = high - low: draws below 2**32 mod r are refused, and the number is low + draw mod r.
+        For r > 2**32 a draw has 64 bits, made of two 32-bit draws with the higher half first, and
         those below 2**64 mod r are refused. ValueError unless -2**63 <= low < high <= 2**63.
         """
 
@@ -109,12 +109,12 @@ class PCG32:
 def default_generator() -> PCG32:
     """The process's own generator, which every module built without `rng` draws from.
 
-    It is ``PCG32(0)`` when the process starts, always the same object, and moves on with each draw.
-    Not for several threads at once.
+    It starts as ``PCG32(0)``, is always the same object, and moves on with each draw. It's for one
+    thread at a time.
     """
 
 def manual_seed(seed: int) -> PCG32:
-    """Put the process's generator back to ``PCG32(seed)``, with all its counts, and return it.
+    """Reset the process's generator, counts and all, to ``PCG32(seed)``, and return it.
 
     ValueError unless 0 <= seed < 2**64.
     """
