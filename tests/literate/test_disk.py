@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 import literate.book
-import literate.record
+import literate.disk
 import tangle
 from tests.literate.project import Project, block, errors, refused, restore, target, two_files
 
@@ -140,7 +140,7 @@ def test_a_hostile_record_deletes_nothing(path, tmp_path):
     for place in ("../mine", ".git/config", "book/mine.md", "../other/mine", "folder/mine"):
         project.put(place, "mine\n")
     (tmp_path / "root" / "link").symlink_to("../other")
-    hashed = literate.record.digest(b"mine\n")
+    hashed = literate.disk.digest(b"mine\n")
     entry = path.replace("OUTSIDE", str(tmp_path)).replace("\\", "\\\\")
     record = project.text(".tangle.json").replace("{\n", f'{{\n"{entry}": "{hashed}",\n')
     project.put(".tangle.json", record)

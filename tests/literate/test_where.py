@@ -17,7 +17,7 @@ import pytest
 import literate.expand
 import literate.read
 import tangle
-from tests.literate.project import Project, Run, block, chunk, process, target
+from tests.literate.project import Project, Run, block, chunk, line_map, process, target
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -213,7 +213,7 @@ def test_the_line_map_agrees_with_a_search(ends, options, mark, tmp_path):
     project = Project(tmp_path, mark + MAPPED.replace("\n", ends))
     made = project.tangle(*options)["a.py"].splitlines()
     with contextlib.chdir(tmp_path):
-        found = literate.expand.line_map(literate.read.read_book(), "a.py", bare=bool(options))
+        found = line_map(literate.read.read_book(), "a.py", bare=bool(options))
     assert len(found) == len(made)
     if not options:
         assert found.pop(0) == ("book/ch.md", 3)
@@ -232,7 +232,7 @@ def test_the_header_belongs_to_the_opener_behind_what_stands_before_it(tmp_path)
     )
     project.tangle()
     book = literate.read.read_book([str(tmp_path / "book")])
-    assert [line for _, line in literate.expand.line_map(book, "a.py")] == [8, 7, 9, 4]
+    assert [line for _, line in line_map(book, "a.py")] == [8, 7, 9, 4]
 
 
 def test_pieces_say_what_the_text_is_made_of(tmp_path):
