@@ -109,9 +109,10 @@ class Change:
     def make(self, root: str, staged: str) -> None:
         """Change the file. Raises OSError if what is there is not what the plan has seen."""
         place = os.path.join(root, self.path)
-        if self.old is None and os.path.isdir(place):
+        is_other = os.path.lexists(place) if self.old is None else read_bytes(place) != self.old
+        if is_other and self.old is None and os.path.isdir(place):
             remove_husk(place)
-        if os.path.lexists(place) if self.old is None else read_bytes(place) != self.old:
+        elif is_other:
             wrong = "was saved by another program while this one ran; run it again"
             raise OSError(EBUSY, wrong, place)
         if self.new is None:
