@@ -94,13 +94,6 @@ def test_header_no_leaves_the_header_out(where, tmp_path):
     assert project.tangle() == {"a.py": "x\ny\n", "b.py": "# Tangled from book/ch.md\nz\n"}
 
 
-def test_the_prologue_may_come_from_another_chunk(tmp_path):
-    book = target("a.py", "<<top>>\nx\n") + chunk("top", "#!/bin/sh\n# coding: utf-8\ny\n")
-    assert Project(tmp_path, book).tangle() == {
-        "a.py": "#!/bin/sh\n# coding: utf-8\n# Tangled from book/ch.md\ny\nx\n"
-    }
-
-
 def test_the_header_tells_of_more_chapters(tmp_path):
     book = {f"{k}.md": target("a.py", f"{k}\n") for k in "123"} | {"4.md": target("a.py", "4\n")}
     project = Project(tmp_path, book)

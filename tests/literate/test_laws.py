@@ -290,14 +290,16 @@ def bare_text(one, path, text):
 
 
 @law
-@given(books(), st.booleans())
-def test_stitch_of_an_unedited_book_changes_nothing(book, bare):
-    options = ["--bare"] if bare else []
+@given(books(), st.sampled_from([[], ["--bare"], ["--force"]]))
+def test_stitch_of_an_unedited_book_touches_nothing(book, options):
     with project(book.files) as one:
-        one.tangle(*options)
-        before = one.snapshot()
-        assert one.run("stitch", *options).status == 0
-        assert one.snapshot() == before
+        one.tangle(*[option for option in options if option == "--bare"])
+        before = one.snapshot(), [path.stat().st_mtime_ns for path in sorted(one.root.rglob("*"))]
+        run = one.run("stitch", *options)
+        assert run.status == 0
+        assert "stitched" not in run.out
+        after = one.snapshot(), [path.stat().st_mtime_ns for path in sorted(one.root.rglob("*"))]
+        assert after == before
 
 
 @law

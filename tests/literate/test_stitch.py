@@ -249,23 +249,6 @@ def test_a_long_file_is_compared_only_between_its_equal_ends():
     assert literate.patch.opcodes([], []) == []
 
 
-@pytest.mark.parametrize("options", [[], ["--bare"], ["--force"]])
-def test_stitch_of_an_unedited_tree_touches_nothing(options, tmp_path):
-    book = "\ufeff" + two("1\n", "2\n\n").replace("\n", "\r\n") + target("b.py", "`\n\\\\<<one>>\n")
-    project = Project(tmp_path, book)
-    project.tangle(*[option for option in options if option == "--bare"])
-
-    def state():
-        files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-        return [(path, path.read_bytes(), path.stat().st_mtime_ns) for path in files]
-
-    before = state()
-    run = project.run("stitch", *options)
-    assert run.status == 0
-    assert "stitched" not in run.out
-    assert state() == before
-
-
 def test_stitch_tangles_what_is_stale(tmp_path):
     book = target("a.py", "1\n") + target("b.py", "1\n") + target("c.py", "1\n")
     project = edited(tmp_path, book, "new\n", "--bare")

@@ -103,12 +103,6 @@ def test_passing_tests_cost_nothing(tmp_path):
     assert "1 passed" in project.pytest()
 
 
-def test_without_a_tangler_there_are_no_chapter_lines(tmp_path):
-    project = OwnTests(tmp_path, CHAPTER + FAILING)
-    (tmp_path / "tangle.py").unlink()
-    assert project.chapter_lines() == []
-
-
 def annotator(root):
     """What conftest.py makes of a project."""
     spec = importlib.util.spec_from_file_location("conftest", TESTS / "conftest.py")
