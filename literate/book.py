@@ -76,8 +76,7 @@ def wrong_path(given: str) -> str:
 def read_mode(book: Book, block: Block, path: str) -> None:
     if block.attributes.get("header", "no") != "no":
         block.error("header= takes only no, which leaves the header line out")
-    given = block.attributes.get("mode")
-    if given is None:
+    if (given := block.attributes.get("mode")) is None:
         return
     if not re.fullmatch(r"0?o?[0-7]{3}", given):
         block.error(f"mode={given} is not three octal digits, such as 755")
@@ -183,6 +182,11 @@ def reached(items: Mapping[str, list[Item]], names: Iterable[str]) -> dict[str, 
             found[name] = None
             ahead += [item[3] for item in reversed(items[name]) if item[3] is not None]
     return found
+
+
+def blocks_in(book: Book, name: str) -> list[Block]:
+    """The blocks that a chunk is expanded from, in the order of first use."""
+    return [block for chunk in reached(book.items, [name]) for block in book.chunks[chunk]]
 
 
 def line_of(block: Block, start: int) -> int:

@@ -18,12 +18,11 @@ import os
 import sys
 from io import TextIOWrapper
 
-from literate.book import RECORD, STAGING, Book
-from literate.disk import Change, Lock, Plan, blocks_in, carry_out, commit, make_plan
+from literate.book import RECORD, STAGING, Book, blocks_in
+from literate.disk import MEND_CRLF, Change, Lock, Plan, carry_out, commit, load_record, make_plan
 from literate.markdown import told
 from literate.patch import products, unified
 from literate.read import find_chapters, read_book
-from literate.record import MEND_LINE_ENDS, Entry, digest, load_record
 
 
 def complain(*lines: str) -> None:
@@ -37,7 +36,7 @@ def count(number: int, noun: str) -> str:
 
 
 class Stopped(Exception):
-    """A run that ends with status 1, as what is wrong has been told."""
+    """A run that ends with status 1; the arguments are lines that say why."""
 
 
 def open_book(options: argparse.Namespace, *, warn: bool = True) -> Book:
@@ -48,8 +47,7 @@ def open_book(options: argparse.Namespace, *, warn: bool = True) -> Book:
     except FileNotFoundError as error:
         wrong = f"there is no book {str(error)!r}"
     if not book.chapters and not book.errors:
-        complain(f"tangle: {wrong}; name the folder of the chapters")
-        raise Stopped
+        raise Stopped(f"tangle: {wrong}; name the folder of the chapters")
     complain(*told(book.warnings if warn else (), "warning: "))
     stop_at_errors(book)
     return book
@@ -57,12 +55,11 @@ def open_book(options: argparse.Namespace, *, warn: bool = True) -> Book:
 
 def stop_at_errors(book: Book) -> None:
     if errors := book.errors:
-        complain(*told(errors), f"tangle: {count(len(errors), 'error')}; nothing written")
-        raise Stopped
+        raise Stopped(*told(errors), f"tangle: {count(len(errors), 'error')}; nothing written")
 
 
-def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = None) -> int:
-    """`carried`: path -> bytes that a person wrote there and that are in the chapters now."""
+def run_tangle(options: argparse.Namespace) -> int:
+    """Tangle a literate book: Markdown chapters in, the program's files out."""
     book, root = open_book(options), options.output
     made = products(book, bare=options.bare)
     stop_at_errors(book)
@@ -72,23 +69,18 @@ def run_tangle(options: argparse.Namespace, carried: dict[str, bytes] | None = N
         os.makedirs(root, exist_ok=True)
     with Lock(root):
         known, damaged = load_record(root)
-        for path, data in (carried or {}).items():
-            entry = known.get(path, Entry())
-            known[path] = entry._replace(hashes=(*entry.hashes, digest(data)))
         plan = make_plan(book, made, root, known, options.book)
         stop_at_errors(book)
         if damaged:
             wrong = "damaged; files that match the book are adopted, others count as edited"
             complain(f"{RECORD}: {wrong}")
         if options.check:
-            return report(plan, known, damaged)
+            return report(plan, not damaged and known in ({}, plan.entries))
         if plan.edited and not options.force:
-            for change in plan.edited:
-                complain(*difference(change, edited=True))
+            edits = [line for change in plan.edited for line in difference(change, edited=True)]
             wrong = f"{count(len(plan.edited), 'file')} would be overwritten; nothing written"
-            complain(f"tangle: {wrong}. {ways_out(plan.edited)}")
-            return 1
-        carry_out(plan, root, known, force=options.force, damaged=damaged)
+            raise Stopped(*edits, f"tangle: {wrong}. {ways_out(plan.edited)}")
+        carry_out(plan, root, known, damaged)
     for change in plan.edited:
         print(f"discarded what was in {change.path}")
     modes = sum(change.new == change.old for change in plan.changes)
@@ -113,13 +105,14 @@ def left_alone(plan: Plan) -> list[str]:
 
 
 def ways_out(edited: list[Change]) -> str:
-    """What to do about the files that stop a run."""
+    """What to do about the files that stop a run, or else about those that are not fresh."""
+    if not edited:
+        return "`tangle.py` writes what the book makes"
     if all(change.new is None for change in edited):
         return "No chapter makes them now: move them away, or let `tangle.py --force` discard them"
     if all(change.ours for change in edited):
-        return (
-            "`tangle.py stitch` carries edits into the chapters, `tangle.py --force` discards them"
-        )
+        ways = "carries edits into the chapters, `tangle.py --force` discards them"
+        return f"`tangle.py stitch` {ways}"
     return (
         f"The record does not know all of them, so the diffs have to tell which side is newer: bring {RECORD} back if it "
         "was lost; or `tangle.py --force` takes the chapters, and `tangle.py stitch --force` the files"
@@ -139,7 +132,7 @@ def difference(change: Change, *, edited: bool) -> list[str]:
         if new is None:
             return [f"{path}: {why}, and no longer made by the book"]
         if "\r\n" in old:
-            why, old = f"{why}, with CRLF: {MEND_LINE_ENDS}", old.replace("\r\n", "\n")
+            why, old = f"{why}, with CRLF: {MEND_CRLF}", old.replace("\r\n", "\n")
         lines = unified(new.decode(), old, made, there)
     elif new is None:
         return [f"{path}: left over: the book makes it no more"]
@@ -151,25 +144,22 @@ def difference(change: Change, *, edited: bool) -> list[str]:
     return [f"{path}: {why}", *(line.rstrip("\n") for line in lines)]
 
 
-def report(plan: Plan, known: dict[str, Entry], damaged: bool) -> int:
+def report(plan: Plan, is_recorded: bool) -> int:
     """What `--check` prints; the exit status."""
     for change in sorted(plan.changes, key=lambda change: change.new is None):
         print(*difference(change, edited=False), sep="\n")
     for change in plan.edited:
         print(*difference(change, edited=True), sep="\n")
     complain(*left_alone(plan))
-    wrong = len(plan.changes) + len(plan.edited)
-    if wrong:
-        way_out = ways_out(plan.edited) if plan.edited else "`tangle.py` writes what the book makes"
-        print(f"{count(wrong, 'file')} not fresh. {way_out}")
-    elif damaged or known and plan.entries != known:
-        print(
-            f"{RECORD}: does not say what is on disk; run tangle.py and keep the record it writes"
-        )
-        return 1
+    if wrong := len(plan.changes) + len(plan.edited):
+        print(f"{count(wrong, 'file')} not fresh. {ways_out(plan.edited)}")
+    elif not is_recorded:
+        way_out = "run tangle.py and keep the record it writes"
+        print(f"{RECORD}: does not say what is on disk; {way_out}")
     else:
         print(f"{count(plan.same, 'file')} fresh")
-    return 1 if wrong else 0
+        return 0
+    return 1
 
 
 def run_list(options: argparse.Namespace) -> int:
@@ -186,6 +176,7 @@ def run_list(options: argparse.Namespace) -> int:
 
 
 def run_where(options: argparse.Namespace) -> int:
+    """Print the chapter line behind a generated line, and the generated lines behind a chapter line."""
     from literate.where import Annotator, locate
 
     book, status = open_book(options), 0
@@ -207,6 +198,7 @@ def run_where(options: argparse.Namespace) -> int:
 
 
 def run_stitch(options: argparse.Namespace) -> int:
+    """Carry edits of generated files back into the chapters they came from, then tangle."""
     from literate.stitch import Refused, stitch
 
     root = options.output
@@ -214,16 +206,14 @@ def run_stitch(options: argparse.Namespace) -> int:
         book = open_book(options, warn=False)  # tangling, which follows, warns
         known, _ = load_record(root)
         try:
-            chapters, carried = stitch(book, root, known, bare=options.bare, force=options.force)
+            chapters, after = stitch(book, root, known, bare=options.bare, force=options.force)
         except Refused as reason:
-            complain(str(reason), "stitch: no chapter was touched")
-            return 1
-        if chapters:
-            commit(root, [*chapters.values()], known, known)
+            raise Stopped(str(reason), "stitch: no chapter was touched") from None
+        if after != known:
+            commit(root, [*chapters.values()], known, after)
     for path in chapters:
         print(f"stitched {path}")
-    again = argparse.Namespace(**{**vars(options), "check": False, "force": False})
-    return run_tangle(again, carried)
+    return run_tangle(argparse.Namespace(**{**vars(options), "check": False, "force": False}))
 
 
 def watch(options: argparse.Namespace) -> int:
@@ -260,11 +250,7 @@ def watched(options: argparse.Namespace) -> dict[str, tuple[int, int]]:
     return found
 
 
-VERBS = {
-    "tangle": __doc__.partition("\n")[0],
-    "where": "Print the chapter line behind a generated line, and the generated lines behind a chapter line.",
-    "stitch": "Carry edits of generated files back into the chapters they came from, then tangle.",
-}
+VERBS = {"tangle": run_tangle, "where": run_where, "stitch": run_stitch}
 FLAGS = [  # flag, the verbs that take it, help
     ("--watch", "tangle stitch", "stay, and run again at every change"),
     ("--force", "tangle", "discard edits of generated files"),
@@ -282,7 +268,7 @@ ROOT = "where the generated files are (default: here)"
 def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     verb = arguments[0] if arguments[:1] in (["where"], ["stitch"]) else "tangle"
     parser = argparse.ArgumentParser(f"tangle.py {verb}".removesuffix(" tangle"))
-    parser.description = VERBS[verb]
+    parser.description = str(VERBS[verb].__doc__).partition("\n")[0]
     parser.formatter_class = lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=100)
     add = parser.add_argument
     if verb == "where":
@@ -301,7 +287,7 @@ def parse_arguments(arguments: list[str]) -> argparse.Namespace:
     if not options.output:
         parser.error("-o '' names no folder; write -o . for this one")
     options.book = options.book or ["book"]
-    options.run = {"tangle": run_tangle, "where": run_where, "stitch": run_stitch}[verb]
+    options.run = VERBS[verb]
     if verb == "tangle" and options.list:
         options.run = run_list
     if verb == "tangle" and options.check and (options.watch or options.force):
@@ -327,8 +313,8 @@ def attempt(options: argparse.Namespace) -> int:
         status: int = options.run(options)
         print(end="", flush=True)
         return status
-    except Stopped:
-        pass
+    except Stopped as reason:
+        complain(*reason.args)
     except BrokenPipeError:  # as in `tangle.py --list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OverflowError as error:

@@ -4,16 +4,85 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Container, Iterable, Sequence
+import re
+from collections import namedtuple
+from collections.abc import Container, Iterable, Sequence
 from functools import cache
 
-from literate.book import RECORD, STAGING, Book, reached
-from literate.markdown import Block, Chapter
+from literate.book import RECORD, STAGING, Book, blocks_in, wrong_path
+from literate.markdown import Chapter
 from literate.read import MARKDOWN
-from literate.record import Entry, digest, read_bytes, record_text, write_new
 
 EBUSY = 16  # errno.EBUSY
-SAVED_MEANWHILE = "was saved by another program while this one ran; run it again"
+MEND_CRLF = "git's core.autocrlf makes such ends; put `* text=auto eol=lf` into .gitattributes and check out again"
+ROW = (
+    r'\s*"((?:[^"\\]|\\.)*)": "([0-9a-f ]+)(?: mode=([0-7]{3}))?(?: from ((?:[^"\\]|\\.)*))?",?\s*'
+)
+
+
+Entry = namedtuple("Entry", "hashes mode chapters", defaults=[(), None, ()])
+Entries = dict[str, Entry]
+
+
+def digest(data: bytes) -> str:
+    from hashlib import sha256
+
+    return sha256(data).hexdigest()
+
+
+def load_record(root: str) -> tuple[Entries, bool]:
+    """path -> (hashes that tangling may have left there, mode it was given or None, chapters it was made from); and
+    whether the record is damaged. Read line by line, so that one with a merge's conflict marks tells both sides."""
+    entries, damaged = Entries(), False
+    try:
+        with open(os.path.join(root, RECORD), encoding="utf-8", errors="replace") as file:
+            lines = file.read().split("\n")
+    except FileNotFoundError:
+        return entries, False
+    for line in lines:
+        match = re.fullmatch(ROW, line)
+        path = re.sub(r"\\(.)", r"\1", match[1]) if match else ""
+        if match and not wrong_path(path):
+            origin = re.sub(r"\\(.)", r"\1", match[4] or "").split(", ")
+            other = entries.get(path, Entry())
+            chapters = dict.fromkeys([*filter(None, origin), *other.chapters])
+            mode = int(match[3], 8) if match[3] else None
+            entries[path] = Entry((*match[2].split(), *other.hashes), mode, tuple(chapters))
+        else:
+            damaged = damaged or line.strip() not in ("", "{", "}")
+    return entries, damaged
+
+
+def record_text(entries: Entries) -> str:
+    rows = []
+    for path, (hashes, mode, chapters) in sorted(entries.items()):
+        value = " ".join(dict.fromkeys(hashes))
+        value += "" if mode is None else f" mode={mode:03o}"
+        value += f" from {', '.join(chapters)}" if chapters else ""
+        row = f"{path}\0{value}".replace("\\", "\\\\").replace('"', '\\"')
+        rows.append('"' + row.replace("\0", '": "') + '"')
+    return "{\n" + ",\n".join(rows) + "\n}\n"
+
+
+def write_new(path: str, data: bytes, place: str) -> None:
+    """Write a file. An OSError names `place`, where it is to go."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0)
+    handle = os.open(path, flags, 0o666)
+    try:
+        while data:
+            data = data[os.write(handle, data) :]
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, place) from None
+    finally:
+        os.close(handle)
+
+
+def read_bytes(path: str) -> bytes | None:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
 
 
 class Change:
@@ -40,10 +109,12 @@ class Change:
     def make(self, root: str, staged: str) -> None:
         """Change the file. Raises OSError if what is there is not what the plan has seen."""
         place = os.path.join(root, self.path)
-        if self.old is None and os.path.isdir(place):
+        is_other = os.path.lexists(place) if self.old is None else read_bytes(place) != self.old
+        if is_other and self.old is None and os.path.isdir(place):
             remove_husk(place)
-        if os.path.lexists(place) if self.old is None else read_bytes(place) != self.old:
-            raise OSError(EBUSY, SAVED_MEANWHILE, place)
+        elif is_other:
+            wrong = "was saved by another program while this one ran; run it again"
+            raise OSError(EBUSY, wrong, place)
         if self.new is None:
             os.remove(place)
         elif self.new == self.old:
@@ -69,7 +140,7 @@ class Plan:
         self.edited: list[Change] = []
         self.gone: list[str] = []
         self.others: dict[str, Sequence[str]] = {}
-        self.entries: dict[str, Entry] = {}
+        self.entries: Entries = {}
         self.same = 0
 
 
@@ -78,10 +149,20 @@ class Disk:
 
     def __init__(self, root: str):
         self.root = os.path.realpath(root)
-        self.kinds = {"": self.kind("")}
+        self.kinds: dict[str, str] = {}
+        self.real = cache(os.path.realpath)  # of few folders
 
     def full(self, path: str) -> str:
         return os.path.join(self.root, path)
+
+    def name(self, path: str) -> str:
+        """How the record names a chapter: by its path from the root, with links among the folders resolved."""
+        folder, base = os.path.split(path)
+        name = os.path.join(self.real(folder), base)
+        if os.path.splitdrive(name)[0] == os.path.splitdrive(self.root)[0]:
+            name = os.path.relpath(name, self.root)
+        name = name.replace(os.sep, "/").replace(", ", ",")  # a comma and a space part two
+        return name if name.isprintable() else ascii(name)
 
     def kind(self, path: str) -> str:
         """`file`, `folder`, `nothing`, or what is wrong with the place."""
@@ -104,7 +185,7 @@ class Disk:
                 return "nothing"
             if kind != "folder":
                 return f"goes through {folder!r}, which {kind if kind != 'file' else 'is a file'}"
-        kind = self.kind(path) if self.kinds[""] == "folder" else "nothing"
+        kind = self.kind(path)
         if kind == "folder":
             return "nothing" if self.is_husk(path, going) else "is a folder on disk"
         return kind
@@ -126,12 +207,10 @@ class Seen:
 
     def __init__(self, book: Book, disk: Disk, sources: Sequence[str]):
         self.disk = disk
-        real = cache(os.path.realpath)  # of few folders
-        self.names = {c: from_root(c.path, disk.root, real) for c in book.chapters}
+        self.names = {c: disk.name(c.path) for c in book.chapters}
         links = [os.path.realpath(c.path) for c in book.chapters if os.path.islink(c.path)]
-        self.read = {*self.names.values(), *(from_root(path, disk.root) for path in links)}
-        folders = [os.path.join(source, ".") for source in sources if os.path.isdir(source)]
-        self.homes = [from_root(folder, disk.root) for folder in folders]
+        self.read = {*self.names.values(), *map(disk.name, links)}
+        self.homes = [disk.name(os.path.join(s, ".")) for s in sources if os.path.isdir(s)]
 
     def in_book(self, name: str) -> bool:
         return any(home == "." or name.startswith(home + "/") for home in self.homes)
@@ -141,22 +220,9 @@ class Seen:
 
     def unseen(self, entry: Entry) -> list[str]:
         """The chapters a file was made from that this run has not read, and that are not surely gone."""
-        return [
-            name
-            for name in entry.chapters
-            if name not in self.read
-            and (os.path.lexists(self.disk.full(name)) or not self.in_book(name))
-        ]
-
-
-def from_root(path: str, root: str, real: Callable[[str], str] = os.path.realpath) -> str:
-    """How the record names a chapter: by its path from the root, with links among the folders resolved."""
-    folder, base = os.path.split(path)
-    name = os.path.join(real(folder), base)
-    if os.path.splitdrive(name)[0] == os.path.splitdrive(root)[0]:
-        name = os.path.relpath(name, root)
-    name = name.replace(os.sep, "/").replace(", ", ",")  # a comma and a space part two
-    return name if name.isprintable() else ascii(name)
+        away = [name for name in entry.chapters if name not in self.read]
+        there = self.disk.full
+        return [n for n in away if not self.in_book(n) or os.path.lexists(there(n))]
 
 
 def makers(book: Book, names: dict[Chapter, str]) -> dict[str, tuple[str, ...]]:
@@ -165,17 +231,8 @@ def makers(book: Book, names: dict[Chapter, str]) -> dict[str, tuple[str, ...]]:
     return {p: tuple(dict.fromkeys(names[b.chapter] for b in found[p])) for p in found}
 
 
-def blocks_in(book: Book, name: str) -> list[Block]:
-    """The blocks that a chunk is expanded from, in the order of first use."""
-    return [block for chunk in reached(book.items, [name]) for block in book.chunks[chunk]]
-
-
 def make_plan(
-    book: Book,
-    made: dict[str, str],
-    root: str,
-    known: dict[str, Entry],
-    sources: Sequence[str] = (),
+    book: Book, made: dict[str, str], root: str, known: Entries, sources: Sequence[str]
 ) -> Plan:
     """Compare what the book makes with what is on disk; what is wrong with a target's place becomes an error."""
     plan, disk = Plan(), Disk(root)
@@ -193,7 +250,7 @@ def make_plan(
             elif kind == "nothing":
                 plan.gone.append(path)
             else:
-                compare(plan, path, None, None, disk.full(path), entry)
+                compare(plan, Change(path, None, None, None, True), disk.full(path), entry)
     going = {change.path for change in plan.changes}
     chapters = makers(book, seen.names)
     for path, text in made.items():
@@ -206,44 +263,32 @@ def make_plan(
         if seen.is_source(path):
             kind = "is a source file: a chapter, or where the next run would take it for one"
         if kind in ("file", "nothing"):
-            full = disk.full(path) if kind == "file" else None
             new, mode = text.encode(), book.modes.get(path)
             plan.entries[path] = Entry((digest(new),), mode, chapters[path])
-            compare(plan, path, new, mode, full, known.get(path))
+            change = Change(path, new, None, mode, path in known)
+            compare(plan, change, disk.full(path) if kind == "file" else "", entry)
         else:
             block = next(b for c in book.chapters for b in c.blocks if b.file == path)
             block.error(f"target {path!r} {kind}; choose another, or move that away")
     return plan
 
 
-def compare(
-    plan: Plan,
-    path: str,
-    new: bytes | None,
-    mode: int | None,
-    full: str | None,
-    entry: Entry | None,
-) -> None:
-    """Sort one change into the plan by the file in its place, at `full`, if there is one."""
-    old, bits = None, None
-    if full is not None:
-        bits = os.stat(full).st_mode & 0o777
-        with open(full, "rb") as file:
-            old = file.read()
-    if mode is None and entry is not None and entry.mode is not None:
-        mode = 0o666 & ~umask()  # the chapter asked for a mode once and does so no more
-    if old == new and (mode in (None, bits) or os.name == "nt"):
+def compare(plan: Plan, change: Change, place: str, entry: Entry) -> None:
+    """Sort a change into the plan by the file in its place, if there is one there."""
+    bits = None
+    if place:
+        bits = os.stat(place).st_mode & 0o777
+        with open(place, "rb") as file:
+            change.old = file.read()
+    if change.mode is None and entry.mode is not None:
+        os.umask(mask := os.umask(0))
+        change.mode = 0o666 & ~mask  # the chapter asked for a mode once and does so no more
+    if change.old == change.new and (change.mode in (None, bits) or os.name == "nt"):
         plan.same += 1
         return
-    ours = old in (None, new) or entry is not None and digest(old or b"") in entry.hashes
-    change = Change(path, new, old, bits if mode is None else mode, entry is not None)
-    (plan.changes if ours else plan.edited).append(change)
-
-
-def umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    change.mode = bits if change.mode is None else change.mode
+    is_known = change.old in (None, change.new) or digest(change.old or b"") in entry.hashes
+    (plan.changes if is_known else plan.edited).append(change)
 
 
 class Lock:
@@ -267,11 +312,9 @@ class Lock:
             os.close(self.handle)
 
 
-def carry_out(
-    plan: Plan, root: str, known: dict[str, Entry], *, force: bool = False, damaged: bool = False
-) -> None:
-    """Make the changes of a plan; with `force` those that edited files stand in the way of, too."""
-    changes = plan.changes + (plan.edited if force else [])
+def carry_out(plan: Plan, root: str, known: Entries, damaged: bool) -> None:
+    """Make all changes of a plan, also those that edited files stand in the way of."""
+    changes = plan.changes + plan.edited
     gone = [*plan.gone, *(change.path for change in changes if change.new is None)]
     between = {path: known[path] for path in gone if path in known} | plan.entries
     for change in changes:
@@ -284,11 +327,7 @@ def carry_out(
 
 
 def commit(
-    root: str,
-    changes: list[Change],
-    between: dict[str, Entry],
-    after: dict[str, Entry],
-    gone: Iterable[str] = (),
+    root: str, changes: list[Change], between: Entries, after: Entries, gone: Iterable[str] = ()
 ) -> None:
     """Make changes. `between` is what the record says meanwhile, so that a run that ends early can be followed by
     another that knows old and new; `after`, what it says then. `gone`: paths where there is nothing any more.
@@ -311,7 +350,7 @@ def commit(
         clear(staging)
 
 
-def put_record(root: str, entries: dict[str, Entry]) -> None:
+def put_record(root: str, entries: Entries) -> None:
     record, staged = os.path.join(root, RECORD), os.path.join(root, STAGING, "record")
     if entries:
         write_new(staged, record_text(entries).encode(), RECORD)

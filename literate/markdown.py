@@ -300,9 +300,8 @@ def parse_info(info: str) -> Says:
     meant = re.search(MEANT_FOR_US, info)
     if outer is None:
         if meant:
-            raise ValueError(
-                f"the line does not end in one {{...}} of attributes: {info.strip()!r}"
-            )
+            wrong = "the line does not end in one {...} of attributes"
+            raise ValueError(f"{wrong}: {info.strip()!r}")
         return (info.replace("{", " ").split() or [""])[0], [], None, {}
     language, inside = outer.groups()
     classes, name, attributes, at = list[str](), None, dict[str, str](), 0
@@ -311,14 +310,11 @@ def parse_info(info: str) -> Says:
         if found is None:
             if not meant:
                 return language, classes, None, {}
-            rest = inside[at:].strip()
-            raise ValueError(
-                f"cannot read attributes from {rest!r} on; wanted #name, .class, key=value"
-            )
+            wrong = f"cannot read attributes from {inside[at:].strip()!r} on"
+            raise ValueError(f"{wrong}; wanted #name, .class, key=value")
         at, kind = found.end(), str(found.lastgroup)
-        if meant and is_half_read(
-            kind, found["key"], found[kind], is_first=not (name or classes or attributes)
-        ):
+        is_first = not (name or classes or attributes)
+        if meant and is_half_read(kind, found["key"], found[kind], is_first):
             wrong = "is not what it looks like; blanks separate #name, .class and key=value, and quotes are straight"
             raise ValueError(f"{found[0].strip()} {wrong}")
         if kind == "id":

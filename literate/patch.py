@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from literate.book import Book, Item, nearest, reached, split_items
-from literate.expand import target_pieces, text_of
+from literate.expand import expand, target_pieces, text_of
 from literate.markdown import NOTHING, Block, normal
 
 
@@ -81,23 +80,7 @@ def check_variants(book: Book) -> None:
                     blocks[0].error(f"patch refers to {name!r}, which contains {chunk!r}: a cycle")
 
 
-def variant_diff(
-    book: Book, blocks: list[Block], bare: bool, within: Mapping[str, tuple[str, set[Block]]]
-) -> str:
-    """The unified diff that the patches of one variant make, over every target `within` which they are: text, blocks."""
-    changed, out = patched(book, blocks), list[str]()
-    touched = {block for chunk in changed for block in book.chunks[chunk]}
-    for target, (text, parts) in within.items():
-        if not touched.isdisjoint(parts):
-            pieces = target_pieces(book, target, bare=bare, items={**book.items, **changed})
-            out += unified(text, text_of(pieces), f"a/{target}", f"b/{target}")
-    return "".join(out)
-
-
-Opcode = tuple[str, int, int, int, int]
-
-
-def opcodes(a: list[str], b: list[str]) -> list[Opcode]:
+def opcodes(a: list[str], b: list[str]) -> list[tuple[str, int, int, int, int]]:
     """How `a` becomes `b`, as difflib tells it. Equal ends are set aside first, which makes a small change cheap."""
     from difflib import SequenceMatcher
 
@@ -108,9 +91,8 @@ def opcodes(a: list[str], b: list[str]) -> list[Opcode]:
     is_long = (c - head) * (d - head) > 1_000_000
     middle = SequenceMatcher(None, a[head:c], b[head:d], is_long).get_opcodes()
     found = [(tag, i + head, j + head, k + head, n + head) for tag, i, j, k, n in middle]
-    ends = ("equal", 0, head, 0, head), ("equal", c, len(a), d, len(b))
-    every = [*ends[:1], *found, *ends[1:]]
-    return [code for code in every if code[1:3] != code[3:5] or code[1] < code[2]]
+    every = [("equal", 0, head, 0, head), *found, ("equal", c, len(a), d, len(b))]
+    return [code for code in every if code[1] < code[2] or code[3] < code[4]]
 
 
 def unified(before: str, after: str, old_name: str, new_name: str) -> list[str]:
@@ -141,14 +123,16 @@ def products(book: Book, *, bare: bool = False) -> dict[str, str]:
 
     Adds an error for a variant that changes no file. Raises OverflowError for a file larger than LARGEST_FILE.
     """
-    made, within, diffs = dict[str, str](), dict[str, tuple[str, set[Block]]](), book.diffs
-    for target in book.targets:
-        pieces = target_pieces(book, target, bare=bare)
-        made[target] = text_of(pieces)
-        within[target] = made[target], {piece.block for piece in pieces} if diffs else set()
+    made = {target: expand(book, target, bare=bare) for target in book.targets}
+    diffs = book.diffs
+    inside = {t: reached(book.items, [name]) for t, name in book.targets.items() if diffs}
     for path, blocks in diffs.items():
-        block = next(block for block in blocks if block.file == path)
-        made[path] = variant_diff(book, blocks, bare, within)
-        if not made[path]:
+        changed, lines = patched(book, blocks), list[str]()
+        for target in [t for t in inside if not changed.keys().isdisjoint(inside[t])]:
+            pieces = target_pieces(book, target, bare=bare, items={**book.items, **changed})
+            lines += unified(made[target], text_of(pieces), f"a/{target}", f"b/{target}")
+        made[path] = "".join(lines)
+        if not lines:
+            block = next(block for block in blocks if block.file == path)
             block.error(f"patch of {block.patch!r} changes no file that the book makes")
     return made

@@ -50,21 +50,23 @@ def walk(folder: str) -> Iterable[list[str]]:
         yield from ([*within, n] for n in names if n[0] != "." and n.endswith(MARKDOWN))
 
 
-def read_chapter(path: str, name: str) -> tuple[Chapter, bool]:
-    """A chapter, its text with LF line ends and no byte order mark; and whether it can be read: if not, it says why."""
-    data, line, wrong = b"", 1, ""
+def read_chapter(path: str, name: str) -> Chapter:
+    """A chapter and its text; of one that cannot be read an error says why."""
+    chapter = Chapter(path, name, "")
     try:
         with open(path, "rb", buffering=0) as file:
-            data = file.read().removeprefix(b"\xef\xbb\xbf")
-        return Chapter(path, name, data.decode().replace("\r\n", "\n")), True
+            chapter.text = plain_text(file.read())
     except OSError as error:
-        wrong = f"cannot be read: {error.strerror}"
+        chapter.error(1, f"cannot be read: {error.strerror}")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        wrong = f"is not UTF-8: byte 0x{data[error.start]:02x}; save the chapter as UTF-8"
-    chapter = Chapter(path, name, "")
-    chapter.error(line, wrong)
-    return chapter, False
+        line, byte = error.object.count(b"\n", 0, error.start) + 1, error.object[error.start]
+        chapter.error(line, f"is not UTF-8: byte 0x{byte:02x}; save the chapter as UTF-8")
+    return chapter
+
+
+def plain_text(data: bytes) -> str:
+    """A chapter's text as it is read: without byte order mark, with LF line ends."""
+    return data.removeprefix(b"\xef\xbb\xbf").decode().replace("\r\n", "\n")
 
 
 def read_book(sources: Iterable[Source] = ("book",), *, join: bool = False) -> Book:
@@ -75,8 +77,8 @@ def read_book(sources: Iterable[Source] = ("book",), *, join: bool = False) -> B
     """
     book = Book()
     for place in find_chapters(sources):
-        chapter, is_read = read_chapter(*place)
-        (book.chapters if is_read else book.unread).append(chapter)
+        chapter = read_chapter(*place)
+        (book.unread if chapter.errors else book.chapters).append(chapter)
         scan(chapter)
     link(book, join=join)
     return book
@@ -138,16 +140,14 @@ def link(book: Book, *, join: bool = False) -> None:
     check_variants(book)
 
 
-SYNONYMS = (
-    "fil files filename filepath file-name file-path file_name file_path path tangle target".split()
-)
+SYNONYMS = "fil files filename filepath path tangle target".split()
 
 
 def check_attributes(block: Block, join: bool) -> None:
     """Tell of attributes that are nearly `file=`, `patch=` or `mode=` where these are missing, or that do nothing."""
     tell = block.warn if join else block.error
     for key, value in block.attributes.items():
-        word = key.lower()
+        word = key.lower().replace("-", "").replace("_", "")
         if block.file is None and (key == "mode" or key == "header" and not block.name):
             wrong = f"{key}= without file= sets nothing; write it where file= is"
             (tell if block.name else block.warn)(wrong)

@@ -9,13 +9,11 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from literate.book import RECORD, REFERENCE, Book
-from literate.disk import Change
-from literate.expand import Row, expand, rows_of, target_pieces
-from literate.header import header
+from literate.disk import MEND_CRLF, Change, Entries, Entry, digest, read_bytes
+from literate.expand import Row, expand, header, rows_of, target_pieces
 from literate.markdown import Block, normal, spaces_for, told
 from literate.patch import opcodes, products, unified
-from literate.read import add_chapter, link
-from literate.record import MEND_LINE_ENDS, Entry, digest, read_bytes
+from literate.read import add_chapter, link, plain_text
 
 
 class Edit(NamedTuple):
@@ -31,21 +29,22 @@ class Refused(Exception):
 
 
 def stitch(
-    book: Book, root: str, known: dict[str, Entry], *, bare: bool = False, force: bool = False
-) -> tuple[dict[str, Change], dict[str, bytes]]:
-    """The changes of chapters that edits of targets make, and the targets' bytes that are in them then; both by path.
+    book: Book, root: str, known: Entries, *, bare: bool = False, force: bool = False
+) -> tuple[dict[str, Change], Entries]:
+    """The changes of chapters that edits of targets make, by path, and what the record may say of the targets then.
 
     Tangling these chapters reproduces every edited file to the byte, but for its end, which is one newline, and the
     header line, which tangling puts where it belongs. Otherwise raises Refused with all the reasons. `known` is the
     record: by it an edited file is told from one that is only older than its chapter. Byte order mark and line ends of
     a chapter stay as they are.
     """
-    edited, carried, edits, reasons = dict[str, str](), dict[str, bytes](), list[Edit](), []
+    edited, after, edits, reasons = dict[str, str](), known.copy(), list[Edit](), []
     for target in book.targets:
         try:
             data = edited_bytes(book, root, target, known, bare, force)
             if data is not None:
-                carried[target] = data
+                entry = known.get(target, Entry())
+                after[target] = entry._replace(hashes=(*entry.hashes, digest(data)))
                 edited[target] = edited_text(book, target, data, bare)
                 edits += Carrier(book, target).edits(edited[target])
         except Refused as reason:
@@ -55,18 +54,16 @@ def stitch(
     changes = merged(edits)
     chapters = edited_chapters(changes | followed(book, changes))
     check_stitched(book, chapters, edited)
-    return chapters, carried
+    return chapters, after
 
 
 def edited_bytes(
-    book: Book, root: str, target: str, known: dict[str, Entry], bare: bool, force: bool
+    book: Book, root: str, target: str, known: Entries, bare: bool, force: bool
 ) -> bytes | None:
     """What a person made of the target; None where nobody edited it. Raises Refused where it cannot be told."""
     data, wanted = read_bytes(os.path.join(root, target)), expand(book, target, bare=bare)
-    if data is None or data == wanted.encode():
-        return None
     hashes = known.get(target, Entry()).hashes
-    if digest(data) in hashes and not force:
+    if data is None or data == wanted.encode() or digest(data) in hashes and not force:
         return None
     if force or digest(wanted.encode()) in hashes:
         return data
@@ -87,7 +84,7 @@ def edited_text(book: Book, target: str, data: bytes, bare: bool) -> str:
         raise Refused(f"{target}: {wrong}") from None
     made = expand(book, target, bare=True)
     if "\r\n" in text and "\r\n" not in made:
-        raise Refused(f"{target}: has CRLF line ends, and tangling writes LF; {MEND_LINE_ENDS}")
+        raise Refused(f"{target}: has CRLF line ends, and tangling writes LF; {MEND_CRLF}")
     text = text.rstrip("\n") + "\n"
     _, line = ("", "") if bare else header(target, book.chunks[book.targets[target]], "\n")
     without = re.sub(f"^{re.escape(line)}", "", text, count=1, flags=re.MULTILINE)
@@ -103,9 +100,8 @@ class Carrier:
     def __init__(self, book: Book, target: str):
         self.book, self.target = book, target
         self.rows = rows_of(target_pieces(book, target, bare=True))
-        self.bodies = {
-            block: block.body.split("\n") for block in {r.piece.block for r in self.rows}
-        }
+        blocks = {block for row in self.rows for _, block, _ in row.parts}
+        self.bodies = {block: block.body.split("\n") for block in blocks}
         self.found: list[Edit] = []
 
     def edits(self, text: str) -> list[Edit]:
@@ -122,7 +118,7 @@ class Carrier:
 
     def replace(self, index: int, lines: list[str], number: int) -> None:
         """The line at `index` became `lines`, of which the first is line `number` of the edited file."""
-        text, piece, place = self.rows[index]
+        text, piece, place, _ = self.rows[index]
         line = place - piece.block.line - 1
         code = [k for k, new in enumerate(lines) if new.strip()]
         if code and text.strip():
@@ -133,9 +129,27 @@ class Carrier:
             return
         source = re.sub(rf"\\(?={REFERENCE.pattern})", "", self.bodies[piece.block][line])
         if text.strip() and text != piece.pad + source:
-            wrong = f"this line is put together around a reference inside of {piece.block.chapter.path}:{place}"
-            raise Refused(f"{self.target}:{number}: {wrong}; change it in the chapter")
-        self.add(piece.block, line, line + 1, lines, piece.pad, number)
+            self.splice(self.rows[index], lines, number)
+        else:
+            self.add(piece.block, line, line + 1, lines, piece.pad, number)
+
+    def splice(self, row: Row, lines: list[str], number: int) -> None:
+        """A line that is put together around a reference became `lines`. Raises Refused unless one part has all the change."""
+        place, new, end = f"{self.target}:{number}", "\n".join(lines), 0
+        head = len(os.path.commonprefix([row.text, new]))
+        tail = len(os.path.commonprefix([row.text[head:][::-1], new[head:][::-1]]))
+        for part, block, there in row.parts if len(lines) == 1 else ():
+            end, code, line = end + len(part), part.strip(), there - block.line - 1
+            at, source = end - len(part.lstrip()), self.bodies[block][line]
+            first, last = head - at, len(row.text) - tail - at
+            if first >= 0 and last <= len(code) and source.count(code) == 1:
+                becomes = code[:first] + new[head : len(new) - tail] + code[last:]
+                self.found.append(
+                    Edit(block, line, line + 1, [source.replace(code, becomes)], place)
+                )
+                return
+        wrong = f"this line is put together around a reference inside of {row.piece.block.chapter.path}:{row.line}"
+        raise Refused(f"{place}: {wrong}; change it in the chapter")
 
     def insert(self, index: int, lines: list[str], number: int) -> None:
         """New lines: blank ones go to the block that refers to what is on both sides, others to the nearest block."""
@@ -276,11 +290,6 @@ def longest_run(mark: str, lines: Iterable[str]) -> int:
     """The length of the longest run of a fence's character at the beginning of a line."""
     runs = (re.sub(r"^[\s>]*", "", line) for line in lines)
     return max((len(run) - len(run.lstrip(mark)) for run in runs), default=0)
-
-
-def plain_text(data: bytes) -> str:
-    """A chapter's text as it is read: without byte order mark, with LF line ends."""
-    return data.decode("utf-8-sig").replace("\r\n", "\n")
 
 
 def check_stitched(book: Book, chapters: dict[str, Change], edited: dict[str, str]) -> None:

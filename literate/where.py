@@ -7,10 +7,10 @@ import os
 import re
 
 from literate.book import Book, nearest
-from literate.expand import Piece, origins, target_pieces, text_of
+from literate.disk import read_bytes
+from literate.expand import origins, target_pieces, text_of
 from literate.markdown import Block
 from literate.patch import opcodes
-from literate.record import read_bytes
 
 LONGEST_PATH = 4096
 
@@ -47,25 +47,16 @@ def locate(book: Book, place: str, root: str = ".", *, bare: bool = False) -> li
     return made
 
 
-def lines_on_disk(pieces: list[Piece], path: str) -> dict[int, int]:
-    """Line of the file on disk -> line of the target, for lines that are as they were tangled. A file that is not there
-    counts as just tangled."""
-    text, data = text_of(pieces), read_bytes(path)
-    on_disk = text if data is None else data.decode("utf-8", "replace").replace("\r\n", "\n")
-    same = opcodes(text.split("\n")[:-1], on_disk.split("\n")[:-1])
-    return {
-        j + 1: i1 + j - j1 + 1
-        for tag, i1, _, j1, j2 in same
-        if tag == "equal"
-        for j in range(j1, j2)
-    }
-
-
 def origins_on_disk(book: Book, target: str, root: str, bare: bool) -> dict[int, tuple[Block, int]]:
-    """Line of the file on disk -> block and chapter line that it comes from."""
-    pieces = target_pieces(book, target, bare=bare)
-    places, tangled = origins(pieces), lines_on_disk(pieces, os.path.join(root, target))
-    return {here: places[there - 1] for here, there in tangled.items()}
+    """Line of the file on disk -> block and chapter line that it comes from, for lines that are as they were tangled.
+    A file that is not there counts as just tangled."""
+    pieces, data = target_pieces(book, target, bare=bare), read_bytes(os.path.join(root, target))
+    text, places, found = text_of(pieces), origins(pieces), dict[int, tuple[Block, int]]()
+    on_disk = text if data is None else data.decode("utf-8", "replace").replace("\r\n", "\n")
+    for tag, i1, i2, j1, _ in opcodes(text.split("\n")[:-1], on_disk.split("\n")[:-1]):
+        if tag == "equal":
+            found |= zip(range(j1 + 1, j1 + 1 + i2 - i1), places[i1:i2])
+    return found
 
 
 def target_of(book: Book, path: str, root: str) -> str | None:

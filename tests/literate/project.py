@@ -14,6 +14,8 @@ from unittest import mock
 
 import literate.book
 import literate.command
+import literate.expand
+from literate.book import Book
 
 
 class Run(NamedTuple):
@@ -85,6 +87,12 @@ class Project:
             content = path.read_bytes() if stat.S_ISREG(mode) else b""
             found[name] = content, stat.S_IMODE(mode)
         return found
+
+
+def line_map(book: Book, target: str, *, bare: bool = False) -> list[tuple[str, int]]:
+    """(chapter path, line) of every line of a target."""
+    origins = literate.expand.origins(literate.expand.target_pieces(book, target, bare=bare))
+    return [(block.chapter.path, line) for block, line in origins]
 
 
 def block(opener: str, body: str, fence: str = "```") -> str:

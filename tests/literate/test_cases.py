@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import literate.expand
 import literate.read
 import tangle
-from tests.literate.project import Project, process, refused
+from tests.literate.project import Project, line_map, process, refused
 
 HERE = Path(__file__).resolve().parent
 CASES = json.loads((HERE / "cases.json").read_text(encoding="utf-8"))
@@ -98,7 +97,7 @@ def traced(project, expected):
     assert project.tangle("--bare") == expected
     lines = [("book/ch.md", line) for line in (4, 13, 14, 6, 7)]
     with contextlib.chdir(project.root):
-        assert literate.expand.line_map(literate.read.read_book(), "a.py", bare=True) == lines
+        assert line_map(literate.read.read_book(), "a.py", bare=True) == lines
     done = process(project.root, "a.py", text=True)
     told = project.run("where", "--bare", stdin=done.stderr).out.splitlines()
     assert [line[line.index("[") :] for line in told if "[" in line] == [

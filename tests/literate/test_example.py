@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import literate.book
-import literate.expand
 import literate.markdown
 import literate.patch
 import literate.read
+from tests.literate.project import line_map
 
 ROOT = Path(__file__).resolve().parents[2]
 (CHAPTER,) = literate.read.read_book([ROOT / "book/workshop/literate.md"]).chapters
@@ -50,7 +50,7 @@ def test_the_line_map_of_an_example_is_the_printed_one(
     example: literate.markdown.Block, table: literate.markdown.Block, tmp_path: Path
 ) -> None:
     target = table.attributes["of"]
-    found = literate.expand.line_map(book_of(example, tmp_path), target)
+    found = line_map(book_of(example, tmp_path), target)
     rows = [f"{target}:{n} <- {Path(path).name}:{line}" for n, (path, line) in enumerate(found, 1)]
     assert rows == table.body.splitlines()
 

@@ -7,9 +7,8 @@ import subprocess
 
 import pytest
 
-import literate.expand
 import literate.read
-from tests.literate.project import Project, block, chunk, errors, target
+from tests.literate.project import Project, block, chunk, errors, line_map, target
 
 HASH, SLASH, STAR, XML = "# {}\n", "// {}\n", "/* {} */\n", "<!-- {} -->\n"
 PLAIN = {  # header -> targets that begin with it
@@ -71,7 +70,7 @@ def test_the_header_stands_first_or_behind_what_must_be_first(path, first, heade
     wanted = header.format("Tangled from book/ch.md")
     assert project.tangle() == {path: first + wanted + rest}
     assert project.tangle("--bare") == {path: first + rest}
-    found = literate.expand.line_map(literate.read.read_book([str(tmp_path / "book")]), path)
+    found = line_map(literate.read.read_book([str(tmp_path / "book")]), path)
     place = first.count("\n")
     lines = [number for _, number in found]
     assert lines[:place] + lines[place + bool(header) :] == [
@@ -93,13 +92,6 @@ def test_header_no_leaves_the_header_out(where, tmp_path):
     )
     project = Project(tmp_path, book + target("b.py", "z\n"))
     assert project.tangle() == {"a.py": "x\ny\n", "b.py": "# Tangled from book/ch.md\nz\n"}
-
-
-def test_the_prologue_may_come_from_another_chunk(tmp_path):
-    book = target("a.py", "<<top>>\nx\n") + chunk("top", "#!/bin/sh\n# coding: utf-8\ny\n")
-    assert Project(tmp_path, book).tangle() == {
-        "a.py": "#!/bin/sh\n# coding: utf-8\n# Tangled from book/ch.md\ny\nx\n"
-    }
 
 
 def test_the_header_tells_of_more_chapters(tmp_path):

@@ -12,7 +12,6 @@ import pytest
 import literate.command
 import literate.disk
 import literate.patch
-import literate.record
 from tests.literate.project import Project, at_rest, block, chunk, refused, restore, target, watch
 
 
@@ -109,6 +108,21 @@ EDITS = {  # book, a.py after the edit, book after stitch
         CALL + chunk("args", "1,\n2,\n3\n"),
         "f(1,\n  7,\n  3) + 1\n",
         CALL + chunk("args", "1,\n7,\n3\n"),
+    ),
+    "beside a reference inside a line": (
+        CALL + chunk("args", "1,\n2\n"),
+        "g(1,\n  2) + 1\n",
+        CALL.replace("f(", "g(") + chunk("args", "1,\n2\n"),
+    ),
+    "in a reference inside a line": (
+        CALL + chunk("args", "1,\n2\n"),
+        "f(x,\n  2 * y) + 1\n",
+        CALL + chunk("args", "x,\n2 * y\n"),
+    ),
+    "behind an escaped reference": (
+        target("a.py", "\\<<c>> <<c>>x\n") + chunk("c", "1\n"),
+        "<<c>> 1x * y\n",
+        target("a.py", "\\<<c>> <<c>>x * y\n") + chunk("c", "1\n"),
     ),
     "in a list": (
         item("1", "    2", ""),
@@ -235,23 +249,6 @@ def test_a_long_file_is_compared_only_between_its_equal_ends():
     assert literate.patch.opcodes([], []) == []
 
 
-@pytest.mark.parametrize("options", [[], ["--bare"], ["--force"]])
-def test_stitch_of_an_unedited_tree_touches_nothing(options, tmp_path):
-    book = "\ufeff" + two("1\n", "2\n\n").replace("\n", "\r\n") + target("b.py", "`\n\\\\<<one>>\n")
-    project = Project(tmp_path, book)
-    project.tangle(*[option for option in options if option == "--bare"])
-
-    def state():
-        files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
-        return [(path, path.read_bytes(), path.stat().st_mtime_ns) for path in files]
-
-    before = state()
-    run = project.run("stitch", *options)
-    assert run.status == 0
-    assert "stitched" not in run.out
-    assert state() == before
-
-
 def test_stitch_tangles_what_is_stale(tmp_path):
     book = target("a.py", "1\n") + target("b.py", "1\n") + target("c.py", "1\n")
     project = edited(tmp_path, book, "new\n", "--bare")
@@ -283,9 +280,14 @@ REFUSED = {  # book, a.py after the edit, why
         "1\nnew\n-\n    1\n    other\n",
         "two edits want different things",
     ),
-    "beside a reference inside a line": (CALL + chunk("args", "1\n"), "g(1) + 1\n", AROUND),
-    "inside a reference inside a line": (CALL + chunk("args", "1\n"), "f(7) + 1\n", AROUND),
+    "both sides of a reference": (CALL + chunk("args", "1\n"), "g(1) + 2\n", AROUND),
+    "a reference and what is beside it": (CALL + chunk("args", "1\n"), "g(7) + 1\n", AROUND),
     "a line around a reference becomes two": (CALL + chunk("args", "1\n"), "f(1)\n+ 1\n", AROUND),
+    "text that is twice around a reference": (
+        target("a.py", "a<<c>>a\n") + chunk("c", "1\n"),
+        "b1a\n",
+        AROUND,
+    ),
     "white space on a blank line of a chunk": (
         NESTED + chunk("body", "x = 1\n\ny = x\n"),
         "def f():\n    x = 1\n    \n    y = x\n    return y\n",
@@ -461,7 +463,7 @@ def test_a_book_with_errors_is_not_stitched(tmp_path):
 def test_a_chapter_that_is_saved_while_stitch_runs_keeps_what_was_saved(tmp_path):
     project = edited(tmp_path, target("a.py", "1\n2\n"), "1\nfile\n", "--bare")
     saved = "A new first line.\n\n" + target("a.py", "1\n2\n")
-    really_load = literate.record.load_record
+    really_load = literate.disk.load_record
 
     def load_record(root):
         project.put("book/ch.md", saved)  # the book has been read by now

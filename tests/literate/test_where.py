@@ -17,7 +17,7 @@ import pytest
 import literate.expand
 import literate.read
 import tangle
-from tests.literate.project import Project, Run, block, chunk, process, target
+from tests.literate.project import Project, Run, chunk, line_map, process, target
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -103,12 +103,6 @@ def test_passing_tests_cost_nothing(tmp_path):
     assert "1 passed" in project.pytest()
 
 
-def test_without_a_tangler_there_are_no_chapter_lines(tmp_path):
-    project = OwnTests(tmp_path, CHAPTER + FAILING)
-    (tmp_path / "tangle.py").unlink()
-    assert project.chapter_lines() == []
-
-
 def annotator(root):
     """What conftest.py makes of a project."""
     spec = importlib.util.spec_from_file_location("conftest", TESTS / "conftest.py")
@@ -190,68 +184,13 @@ def test_a_test_file_that_cannot_be_imported(tmp_path):
     ]
 
 
-MAPPED = (
-    "# Title\n\n"
-    + block(
-        "python {#main file=a.py}",
-        "w0\n<<one>>\n    <<one>>\nw1(<<two>>, <<two>>) w2\n<<led>>w3\n  <<led>>w4\n\\<<one>> w5\n",
-    )
-    + "- Item.\n\n"
-    + "    ```python {#one}\n    w6\n\n      <<two>>\n    w7\n    ```\n\n"
-    + "> ```python {#two}\n> w8\n> w9\n> ```\n\n"
-    + chunk("led", "<<none>>\n<<three>>\n")
-    + chunk("none", "")
-    + chunk("three", "w10\nw11\n")
-    + block("python {#main}", "\n#!w12\n<<two>>w13\n")
-)
-
-
-@pytest.mark.parametrize("ends", ["\n", "\r\n"])
-@pytest.mark.parametrize("options", [[], ["--bare"]])
-@pytest.mark.parametrize("mark", ["", "\ufeff"])
-def test_the_line_map_agrees_with_a_search(ends, options, mark, tmp_path):
-    project = Project(tmp_path, mark + MAPPED.replace("\n", ends))
-    made = project.tangle(*options)["a.py"].splitlines()
-    with contextlib.chdir(tmp_path):
-        found = literate.expand.line_map(literate.read.read_book(), "a.py", bare=bool(options))
-    assert len(found) == len(made)
-    if not options:
-        assert found.pop(0) == ("book/ch.md", 3)
-        made.pop(0)
-    for line, (path, number) in zip(made, found, strict=True):
-        assert path == "book/ch.md"
-        if word := re.search(r"w\d+", line):
-            (at,) = re.finditer(rf"{word[0]}\b", MAPPED)
-            assert number == MAPPED[: at.start()].count("\n") + 1, line
-    assert sum("w8" in line for line in made) == 5
-
-
 def test_the_header_belongs_to_the_opener_behind_what_stands_before_it(tmp_path):
     project = Project(
         tmp_path, "\n" + target("a.py", "<<top>>\nx\n") + chunk("top", "#!/bin/sh\ny\n")
     )
     project.tangle()
     book = literate.read.read_book([str(tmp_path / "book")])
-    assert [line for _, line in literate.expand.line_map(book, "a.py")] == [8, 7, 9, 4]
-
-
-def test_pieces_say_what_the_text_is_made_of(tmp_path):
-    book = target("a.py", "f(<<two>>)\n    <<two>>\n") + chunk("two", "1,\n2\n")
-    project = Project(tmp_path, book)
-    project.tangle()
-    read = literate.read.read_book([str(tmp_path / "book")])
-    for options in ({}, {"bare": True}):
-        pieces = literate.expand.target_pieces(read, "a.py", **options)
-        assert "".join(piece.text for piece in pieces) == literate.expand.expand(
-            read, "a.py", **options
-        )
-        for piece in pieces:
-            if piece.start >= 0 and "\n" in piece.text:
-                first = piece.text.split("\n")[0].removeprefix(piece.pad)
-                assert piece.block.body.startswith(first, piece.start)
-    (inner, *_) = [piece for piece in pieces if piece.block.name == "two"]
-    assert inner.via.block is read.chunks["file=a.py"][0]
-    assert inner.via.via is None
+    assert [line for _, line in line_map(book, "a.py")] == [8, 7, 9, 4]
 
 
 INLINE = target("p/a.py", "x = f(<<two>>)\n\n<<two>>\n") + chunk("two", "1,\n2\n")
@@ -260,18 +199,12 @@ INLINE = target("p/a.py", "x = f(<<two>>)\n\n<<two>>\n") + chunk("two", "1,\n2\n
 def test_where_goes_both_ways(tmp_path):
     project = Project(tmp_path / "p", INLINE)
     project.tangle()
-    ways = [
-        ("p/a.py:1", "book/ch.md:1"),
-        ("p/a.py:2", "book/ch.md:2"),
-        ("p/a.py:3", "book/ch.md:9 (two)"),
-        ("p/a.py:4", "book/ch.md:3"),
-        ("p/a.py:5", "book/ch.md:8 (two)"),
-        ("p/a.py:6", "book/ch.md:9 (two)"),
-    ]
-    for line, origin in ways:
-        assert project.run("where", line) == Run(0, f"{origin}\n", "")
-        absolute = project.run("where", f"{project.root}/{line}")
-        assert absolute == Run(0, f"{origin}\n", "")
+    ways = ["1", "2", "9 (two)", "3", "8 (two)", "9 (two)"]
+    for number, line in enumerate(ways, 1):
+        told = Run(0, f"book/ch.md:{line}\n", "")
+        for place in ("p/a.py:", f"{project.root}/p/a.py:", "./p/a.py:"):
+            assert project.run("where", f"{place}{number}") == told
+            assert project.run("where", f"{place}{number}:5") == told
     back = {1: [1], 2: [2], 3: [4], 8: [5], 9: [3, 6]}
     for line, made in back.items():
         told = project.run("where", f"book/ch.md:{line}")
@@ -309,13 +242,6 @@ def test_where_there_is_nothing(place, message, tmp_path):
     assert message in run.err
 
 
-@pytest.mark.parametrize("place", ["p/a.py:3:5", "./p/a.py:3:1", "p/a.py:3:0"])
-def test_where_takes_a_place_with_a_column(place, tmp_path):
-    project = Project(tmp_path, INLINE)
-    project.tangle()
-    assert project.run("where", place) == Run(0, "book/ch.md:9 (two)\n", "")
-
-
 def test_where_knows_the_lines_of_an_edited_file(tmp_path):
     project = Project(tmp_path, target("a.py", "import os\n\n\ndef f():\n    return os\n"))
     project.tangle()
@@ -331,6 +257,8 @@ def test_where_knows_the_lines_of_an_edited_file(tmp_path):
         run = project.run("where", f"a.py:{line}")
         assert (run.status, run.out) == (1, "")
         assert f"a.py:{line} is no line of the book; was it edited since" in run.err
+        assert project.run("where", stdin=f"a.py:{line}\n").out == f"a.py:{line}\n"
+    assert project.run("where", stdin="a.py:7\n").out == "a.py:7  [book/ch.md:5]\n"
     assert project.run("where", "book/ch.md:6").status == 1
     project.put("a.py", "")
     assert project.run("where", "a.py:1").status == 1
@@ -405,46 +333,21 @@ def test_lines_of_many_tools_are_understood(line, origin, end, tmp_path):
     assert project.run("where", stdin=line + end) == Run(0, f"{line}  [{origin}]{end}", "")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "nothing here",
-        "p/low.py",
-        "p/low.py:0",
-        "p/low.py:5",
-        "p/low.py:" + "9" * 5000,
-        "p/other.py:1",
-        'File "p/low.py", line x',
-        'File "p/low.py", line ' + "9" * 5000,
-        'File "p\0/low.py", line 1',
-        'File "", line 1',
-        'File "<string>", line 1',
-        "book/ch.md:3",
-        "12:30:59 p:1",
-        "x.y:1",
-        "",
-        "   ",
-        "\x1b[31mp\x1b[0m",
-    ],
-    ids=lambda line: ascii(line[:40]),
+NOWHERE = (
+    "nothing here|p/low.py|p/low.py:0|p/low.py:5|p/other.py:1|book/ch.md:3|12:30:59 p:1|x.y:1|   ||"
 )
+NOWHERE += (
+    'File "p/low.py", line x|File "p\0/low.py", line 1|File "", line 1|File "<string>", line 1|'
+)
+NOWHERE += f'\x1b[31mp\x1b[0m|p/low.py:{"9" * 5000}|File "p/low.py", line {"9" * 5000}'
+
+
+@pytest.mark.parametrize("line", NOWHERE.split("|"), ids=lambda line: ascii(line[:40]))
 def test_what_names_no_generated_line_passes_through_unchanged(line, tmp_path):
     project = Project(tmp_path, PROGRAM)
     project.tangle()
     text = f"{line}\n{line}\n\n{line}"
     assert project.run("where", stdin=text) == Run(0, text, "")
-
-
-def test_an_edited_file_has_chapter_lines_where_it_is_as_it_was_tangled(tmp_path):
-    project = Project(tmp_path, PROGRAM)
-    project.tangle()
-    rows = project.text("p/low.py").splitlines()
-    project.put("p/low.py", "\n".join(["new", *rows[:-1], "edited", ""]))
-    for line in range(1, len(rows) + 2):
-        there = project.run("where", f"p/low.py:{line}").out.split(" (")[0].strip()
-        expected = f"p/low.py:{line}  [{there}]\n" if there else f"p/low.py:{line}\n"
-        assert project.run("where", stdin=f"p/low.py:{line}\n").out == expected
-        assert bool(there) == (1 < line <= len(rows))
 
 
 LONG = ["a" * 80_000, "a." * 40_000, "a/" * 40_000 + "a.py:3", 'File "' * 16_000, "a.b:" * 20_000]
