@@ -28,8 +28,9 @@ def state_of(workspace: Workspace, chapter: Chapter) -> dict[str, Any]:
     notes += [f"needs {', '.join(blocked_by)}"] if blocked_by else []
     ready = "blocked" if blocked_by else "ready"
     state = "built" if built else "begun" if begun else ready
-    row = {"id": chapter.id, "title": chapter.facts["title"], "state": state, "done": done}
-    return row | {"blocked_by": blocked_by, "graded": grade, "note": ", ".join(notes)}
+    row = {name: chapter.facts[name] for name in ("title", "rung")} | {"id": chapter.id}
+    row |= {"state": state, "done": done, "graded": grade, "note": ", ".join(notes)}
+    return row | {"blocked_by": blocked_by}
 
 
 def next_step(rows: list[dict[str, Any]]) -> str:
@@ -51,7 +52,11 @@ def status(workspace: Workspace) -> Answer:
     rows = [state_of(workspace, chapter) for chapter in chapters().values()]
     done, step = sum(row["done"] for row in rows), next_step(rows)
     lines = table(
-        [row["id"], row["title"], paint(row["state"], COLOURS[row["state"]]), row["note"]]
+        [
+            *(row[i] for i in ("id", "title", "rung")),
+            paint(s := row["state"], COLOURS[s]),
+            row["note"],
+        ]
         for row in rows
     )
     lines += ["", f"{bar(done / len(rows))} {done} of {len(rows)} chapters done"]

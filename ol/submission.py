@@ -23,7 +23,7 @@ from typing import Any
 
 from ol.grade import Bench, grade_tests
 from ol.jobs import Verdict
-from ol.registry import Chapter, Refusal, find
+from ol.registry import Chapter, Refusal, find, module_name
 from ol.runner import Runner
 
 LARGEST, ARCHIVE = 2_000_000, 50_000_000  # bytes of all that is read, and of a zip
@@ -155,13 +155,16 @@ def graded(order: dict[str, Any], folder: Path, runner: Runner) -> dict[str, Any
 
     def course(text: str) -> Verdict:
         with tempfile.TemporaryDirectory(dir=runner.folder) as place:
-            tests, module = Path(place, "course"), Path(place, chapter.path)
+            tests = Path(place, "course")
             tests.mkdir()
             shutil.copy(chapter.course_tests, tests)
-            job = Bench(chapter, tests, runner, [], Path(place)).job("", True, explain=True)
-            module.write_text(text, encoding="utf-8")  # for the processes that a test starts
-            module.chmod(0o644)
-            modules = {chapter.module: (chapter.path, text)}
+            bench, modules = Bench(chapter, tests, runner, [], Path(place)), {}
+            for path, said in {**bench.right, chapter.path: text}.items():
+                module = bench.place / path  # for the processes that a test starts
+                module.write_text(said, encoding="utf-8")
+                module.chmod(0o644)
+                modules[module_name(path)] = (path, said)
+            job = bench.job({}, True, explain=True)
             job = replace(job, modules=modules, sealed=False, seconds=120)
             return next(iter(runner.run([job])))
 
