@@ -1,18 +1,30 @@
 # Tangled from book/2-transformer/MS-L5-addition.md
-"""MS-L5 against torch: a training step, beam search, memory; and where the time of a step goes."""
+"""MS-L5 against torch: a training step, beam search, memory; and where the time of a step goes.
+
+python tests/bench/bench_addition.py [STEPS] [--write]
+
+Each side's fastest of STEPS steps (60 unless given), in turns: on one core in processor time, which other
+programs disturb little, on two by the clock, and only if the machine has nothing else to do. --write puts
+what is printed into the chapter.
+"""
 
 import ctypes
 import gc
+import os
+import platform
 import subprocess
 import sys
+import tempfile
 import time
 import warnings
 from collections import defaultdict
+from datetime import date
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+from kept_table import keep
 
 import tinyllm.nn
 import tinyllm.train
@@ -23,7 +35,7 @@ from tinyllm.models import addition
 from tinyllm.models.addition import END, N_TOKENS, START, Adder, Settings, Training, model, training
 from tinyllm.xfmr.positions import sinusoidal
 
-THREADS = 2
+CHAPTER = Path(__file__).resolve().parents[2] / "book/2-transformer/MS-L5-addition.md"
 
 
 class Twin(torch.nn.Module):
@@ -66,12 +78,15 @@ def a_batch(n, seed=0):
     return addition.source_tokens(a, b), addition.target_tokens(a, b)
 
 
-def torch_step(s):
-    twin = Twin(s)
+def torch_step(s, rank=None):
+    """A step of torch's model; with a rank, of half of the batch, and both halves' gradients are added."""
+    twin, rows = Twin(s), slice(None)
+    if rank is not None:
+        twin, rows = torch.nn.parallel.DistributedDataParallel(twin), slice(rank, None, 2)
     optimizer = torch.optim.AdamW(
         twin.parameters(), lr=s.lr, betas=(0.9, s.beta2), weight_decay=s.weight_decay
     )
-    source, target = (torch.tensor(array) for array in a_batch(s.batch))
+    source, target = (torch.tensor(array[rows]) for array in a_batch(s.batch))
 
     def step():
         optimizer.zero_grad()
@@ -86,9 +101,41 @@ def torch_step(s):
     return step
 
 
-def steps():
-    settings = Settings()
-    return Training(settings, processes=THREADS).advance, torch_step(settings)
+def join(store, rank):
+    """Become one of two processes of torch that find each other by a file."""
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=2
+    )
+
+
+class TorchPair:
+    """This process and another, which make steps of torch together."""
+
+    def __init__(self, s):
+        store = tempfile.mkdtemp() + "/store"
+        self.other = subprocess.Popen([sys.executable, __file__, "--second", store], stdin=-1)
+        join(store, 0)
+        self.half = torch_step(s, 0)
+
+    def step(self):
+        self.other.stdin.write(b"step\n")
+        self.other.stdin.flush()
+        self.half()
+
+    def close(self):
+        self.other.stdin.close()
+        self.other.wait()
+        torch.distributed.destroy_process_group()
+
+
+def follow(store):
+    """The other process: a step for each line."""
+    join(store, 1)
+    step = torch_step(Settings(), 1)
+    for _ in sys.stdin:
+        step()
+    torch.distributed.destroy_process_group()
 
 
 def torch_beams(twin, source, width=4):
@@ -109,12 +156,12 @@ def torch_beams(twin, source, width=4):
     return tokens
 
 
-def beams():
+def beams(threads):
     model, twin = Adder(Settings()), Twin(Settings()).eval()
     source, _ = a_batch(1000)
     ids = torch.tensor(source)
     return (
-        lambda: addition.translate(model, source, width=4, threads=THREADS),
+        lambda: addition.translate(model, source, width=4, threads=threads),
         lambda: torch_beams(twin, ids),
     )
 
@@ -138,11 +185,11 @@ class Clock:
     def under(self, label, call, *arguments, **options):
         if self.label is not None:
             return call(*arguments, **options)
-        self.label, start = label, time.perf_counter()
+        self.label, start = label, time.process_time()
         try:
             return call(*arguments, **options)
         finally:
-            self.spent[label] += time.perf_counter() - start
+            self.spent[label] += time.process_time() - start
             self.label = None
 
 
@@ -182,13 +229,13 @@ def profile(repeats):
     for owner, name, old in undo:
         setattr(owner, name, old)
     clock.spent["the rest: sums, the walk back, Python"] = total - sum(clock.spent.values())
-    print(f"where a step's time goes, one process, {total / repeats * 1e3:.1f} ms:")
+    yield f"where the {total / repeats * 1e3:.1f} ms of a step go, 1 process"
     for label, spent in sorted(clock.spent.items(), key=lambda item: -item[1]):
-        print(f"  {label:40} {spent / total:5.0%}")
+        yield f"  {label:40} {spent / total:5.0%}"
 
 
 def memory_of(which):
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(1)
     settings = Settings()
     step = Training(settings).advance if which == "tinyllm" else torch_step(settings)
     addition.pairs()
@@ -206,51 +253,77 @@ def status(name):
     return int(Path("/proc/self/status").read_text().split(name + ":")[1].split()[0])
 
 
-def memory():
-    found = {}
-    for which in ("tinyllm", "torch"):
-        done = subprocess.run(
-            [sys.executable, __file__, "--memory", which],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        found[which] = float(done.stdout)
-    ratio = found["tinyllm"] / found["torch"]
-    print(
-        f"memory of a step: tinyllm {found['tinyllm']:.0f} MiB, torch {found['torch']:.0f} MiB, ratio {ratio:.2f}"
-    )
+def peak(which):
+    """What a step adds to a process, in MiB: measured in a process of its own."""
+    command = [sys.executable, __file__, "--memory", which]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def seconds(call):
-    start = time.perf_counter()
+def seconds(call, clock=time.process_time):
+    start = clock()
     call()
-    return time.perf_counter() - start
+    return clock() - start
 
 
-def compare(name, repeats, mine, its):
-    """The fastest of calls in blocks: after a call, torch's threads go on spinning for a while."""
+def compare(name, repeats, threads, mine, its, clock=time.process_time):
+    """A line: the fastest of calls in blocks, because torch's threads spin for a while after a call."""
+    torch.set_num_threads(threads)
     times = {mine: [], its: []}
     for _ in range(4):
         for call, column in times.items():
             for _ in range(3):
                 call()
-            column += [seconds(call) for _ in range(max(1, repeats // 4))]
+            column += [seconds(call, clock) for _ in range(max(1, repeats // 4))]
     a, b = (min(column) * 1e3 for column in times.values())
-    print(f"{name:24} tinyllm {a:8.1f} ms   torch {b:8.1f} ms   ratio {a / b:.2f}")
+    return f"{name:34}{a:8.1f} ms {b:8.1f} ms {a / b:8.2f}"
 
 
-def main(repeats):
-    torch.set_num_threads(THREADS)
-    print(f"fastest of {repeats} runs, float32, {THREADS} threads or processes each")
-    compare("training step", repeats, *steps())
-    compare("beam 4, 1,000 sums", max(3, repeats // 10), *beams())
-    profile(max(3, repeats // 3))
-    memory()
+def one_core(repeats):
+    step = Training(Settings()).advance, torch_step(Settings())
+    yield compare("step, 1 process, 1 process", repeats, 1, *step)
+    yield compare("beam 4, 1,000 sums, 1 thread", max(3, repeats // 10), 1, *beams(1))
+
+
+def two_cores(repeats):
+    shared, pair = Training(Settings(), processes=2).advance, TorchPair(Settings())
+    by = time.perf_counter
+    yield compare("step, 2 processes, 2 threads", repeats, 2, shared, torch_step(Settings()), by)
+    yield compare("step, 2 processes, 2 processes", repeats, 1, shared, pair.step, by)
+    pair.close()
+    yield compare("beam 4, 1,000 sums, 2 threads", max(3, repeats // 10), 2, *beams(2), by)
+
+
+def report(repeats):
+    load = os.getloadavg()[0]
+    yield f"{'':37}tinyllm       torch    ratio"
+    yield from one_core(repeats)
+    if load < 0.5:
+        yield from two_cores(repeats)
+    else:
+        yield f"(no rows for two cores: the machine was busy, load {load:.0f})"
+    mine, its = peak("tinyllm"), peak("torch")
+    yield f"{'memory of a step, 1 process':34}{mine:7.0f} MiB {its:7.0f} MiB {mine / its:8.2f}"
+    yield ""
+    yield from profile(max(3, repeats // 3))
+    yield ""
+    yield f"Python {platform.python_version()}, numpy {np.__version__}, torch {torch.__version__}; "
+    yield f"{date.today()}, fastest of {repeats} steps"
+
+
+def main(repeats, write):
+    lines = []
+    for line in report(repeats):
+        print(line, flush=True)
+        lines.append(line.rstrip())
+    if write:
+        keep("\n".join(lines), CHAPTER, "addition-cost")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--memory"]:
         memory_of(sys.argv[2])
+    elif sys.argv[1:2] == ["--second"]:
+        follow(sys.argv[2])
     else:
-        main(int(sys.argv[1]) if len(sys.argv) > 1 else 60)
+        numbers = [int(argument) for argument in sys.argv[1:] if argument.isdecimal()]
+        main(*(numbers or [60]), "--write" in sys.argv)

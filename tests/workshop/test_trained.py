@@ -1,6 +1,7 @@
 # Tangled from book/2-transformer/MS-L5-tests.md
 """MS-L5: what a trained model can do, and where its heads look. Trains for a minute, once."""
 
+import numpy as np
 import pytest
 
 from tinyllm.models.addition import exact_match, load_model, pairs, source_tokens, text, translate
@@ -46,6 +47,7 @@ def test_each_digit_reads_its_partner():
 def test_cross_attention_reads_the_right_places():
     cross = trained.mean_attention().cross.mean(axis=(0, 1))  # [5, 7]
     hundreds, tens, units = (list(PLACES[name]) for name in ("hundreds", "tens", "units"))
+    untrained = trained.mean_attention(trained=False).cross.mean(axis=(0, 1))
     for t, own, below in [
         (0, hundreds, tens),
         (1, hundreds, tens),
@@ -56,6 +58,23 @@ def test_cross_attention_reads_the_right_places():
         elsewhere = [k for k in (0, 1, 2, 4, 5, 6) if k not in digits]
         assert cross[t, digits].sum() > 0.5
         assert cross[t, elsewhere].sum() < 0.15
+        assert untrained[t, elsewhere].sum() > 0.25  # so this much is learned
     last = trained.mean_attention().cross[-1].mean(axis=0)
     for t, own in [(0, hundreds), (1, hundreds), (3, units)]:
         assert last[t, own].sum() > 0.5
+
+
+def test_pictures_differ_from_an_untrained_model():
+    after, before = (trained.mean_attention(when) for when in (True, False))
+    for weights in before:  # every query reads all keys it may read about equally
+        allowed = (weights > 0).sum(axis=-1, keepdims=True)
+        assert abs(weights * allowed - 1).max() < 0.75
+    at = np.arange(7)
+    partner = [kind.encoder[-1][:, at, PARTNER].max(axis=0) for kind in (before, after)]
+    digits = [0, 1, 2, 4, 5, 6]
+    assert (partner[1][digits] > 2 * partner[0][digits]).all()
+    near = [
+        sum(kind.cross.mean(axis=(0, 1))[1, k] for k in (0, 4, 1, 5)) for kind in (before, after)
+    ]
+    assert 0.5 < near[0] < 0.65  # four keys of seven: "more than half" is no finding
+    assert near[1] > near[0] + 0.15

@@ -106,9 +106,9 @@ def curve() -> tuple[list[int], list[float], list[float]]:
 
 
 @cache
-def mean_attention() -> Attention:
-    """The weights of the trained model, averaged over 1,000 held-out sums: [layers, H, Tq, Tk]."""
-    model = addition.load_model(checkpoint())
+def mean_attention(trained: bool = True) -> Attention:
+    """Weights, averaged over 1,000 held-out sums: [layers, H, Tq, Tk]; of the model before its first step if not trained."""
+    model = addition.load_model(checkpoint()) if trained else Training(SETTINGS).model
     a, b = addition.pairs()[1][:1000].T
     seen = model.attend(addition.source_tokens(a, b), addition.target_tokens(a, b)[:, :-1])
     return Attention(*(weights.mean(axis=1) for weights in seen))
