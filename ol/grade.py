@@ -272,7 +272,7 @@ def _version(name: str) -> str:
 def grade(workspace: Workspace, chapter: Chapter, fresh: bool = False) -> Grade:
     """The grade of the workspace's tests, from the cache if nothing has changed."""
     folder = workspace.tests(chapter)
-    if folder is None or not folder.is_dir():
+    if not folder.is_dir():
         raise Refusal(f"there are no tests of yours for {chapter.id}: ol start {chapter.id}")
     path = workspace.memory / "grades" / f"{chapter.id}-{key(chapter, folder)}.json"
     result = None if fresh else _kept(path)

@@ -47,7 +47,7 @@ class Chapter:
 
     @property
     def rung(self) -> str:
-        """What the chapter asks of the learner's own tests: R1 to R5, or "" for nothing."""
+        """What the chapter asks of the learner's own tests: R1 to R5."""
         return str(self.facts["rung"])
 
     @property
@@ -83,7 +83,7 @@ class Chapter:
 
     @property
     def files(self) -> list[str]:
-        """The learner's files, from the workspace: the module, and the folder of tests if graded."""
+        """The learner's files, from the workspace: the module, and the folder of tests."""
         return list(self.facts["learner_files"])
 
     @property
