@@ -35,7 +35,7 @@ def require_own(workspace: Workspace, chapter: Chapter) -> None:
     """Refusal unless the learner's tests pass on the learner's own module, or are none."""
     own, tests = lesson.sources(workspace, chapter), workspace.tests(chapter)
     module, again = own[chapter.id], f"then ol mutate {chapter.id}"
-    if tests is None or not tests.is_dir():
+    if not tests.is_dir():
         return
     if text_of(module) == stub(chapter):
         raise Refusal(f"{workspace.shown(module)} is still the stub: fill it in, {again}")

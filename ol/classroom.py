@@ -47,7 +47,6 @@ def grade_class(
 ) -> Answer:
     """Grade all, write what was asked for; status 0 if all are graded, and one alone has passed."""
     begun, chapter = time.monotonic(), named(chapter_name)
-    points = points if chapter.rung else (sum(points), 0.0)
     places = {folder.resolve().name: [folder]} if one else submissions(folder)
     rows, orders = _orders(places, names(roster) if roster else None, chapter, points)
     journal = Journal(None if one else folder / JOURNAL, chapter, limits)

@@ -263,7 +263,7 @@ def key(chapter: Chapter, folder: Path) -> str:
 def grade(workspace: Workspace, chapter: Chapter, fresh: bool = False) -> Grade:
     """The grade of the workspace's tests, from the cache if nothing has changed."""
     folder = workspace.tests(chapter)
-    if folder is None or not folder.is_dir():
+    if not folder.is_dir():
         raise Refusal(f"there are no tests of yours for {chapter.id}: ol start {chapter.id}")
     known, tests = workspace.state["graded"].get(chapter.id, {}), digest([folder])
     course = key(chapter, folder)

@@ -15,10 +15,10 @@ def state_of(workspace: Workspace, chapter: Chapter) -> dict[str, Any]:
     needs = [n for n in chapter.needs if not workspace.is_built(chapters()[n])]
     blocked_by = [] if workspace.state["ref_deps"] else needs
     built, known = workspace.is_built(chapter), workspace.state["built"].get(chapter.id, [])
-    grade = workspace.grade_of(chapter) if built and chapter.rung else None
-    done = built and bool(not chapter.rung or (grade and grade["passed"]))
+    grade = workspace.grade_of(chapter) if built else None
+    done = grade is not None and grade["passed"]
     notes = [" ".join(["passed", *known[2:]])] if built and known[2:] else []
-    if built and chapter.rung and grade is None:
+    if built and grade is None:
         notes.append(f"your tests ({chapter.rung}) are not graded yet")
     elif grade is not None:
         score = "no score" if grade["score"] is None else f"{grade['score']:.2f}"

@@ -72,11 +72,10 @@ def read(places: list[Path], chapter: Chapter) -> dict[str, Any]:
                 raise ValueError(f"{path} is in it twice, or it has more than {MOST} files")
             if not any(p == "__pycache__" or p[0] == "." and p != ".." for p in path.parts):
                 found[path] = opener
-        module, home = _likest(found, chapter.files[0]), None
-        if chapter.rung:
-            loose = any(path.match("test_*.py") and len(path.parts) == 1 for path in found)
-            folders = {parent for path in found for parent in path.parents}
-            home = _likest(folders, chapter.files[1]) or (PurePosixPath() if loose else None)
+        module = _likest(found, chapter.files[0])
+        loose = any(path.match("test_*.py") and len(path.parts) == 1 for path in found)
+        folders = {parent for path in found for parent in path.parents}
+        home = _likest(folders, chapter.files[1]) or (PurePosixPath() if loose else None)
         tests = [path for path in found if home in path.parents and path != module]
         left, texts = LARGEST, {}
         for path in [*tests, *([module] if module else [])]:
