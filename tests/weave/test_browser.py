@@ -70,6 +70,7 @@ SECOND_EDITION = [
     "2-transformer/L5.1-attention.html",
     "2-transformer/L5.2-masks.html",
     L53,
+    "2-transformer/MS-L5-addition.html",
     "3-language-models/L6.0-tokens.html",
     "3-language-models/L6.1-gpt.html",
 ]
