@@ -66,9 +66,9 @@ def test_cross_attention_reads_the_right_places():
 
 def test_pictures_differ_from_an_untrained_model():
     after, before = (trained.mean_attention(when) for when in (True, False))
-    for weights in before:  # every query reads all keys it may read about equally
+    for weights in before:  # in no head does a key get twice its even share
         allowed = (weights > 0).sum(axis=-1, keepdims=True)
-        assert abs(weights * allowed - 1).max() < 0.75
+        assert (weights * allowed < 2).all()
     at = np.arange(7)
     partner = [kind.encoder[-1][:, at, PARTNER].max(axis=0) for kind in (before, after)]
     digits = [0, 1, 2, 4, 5, 6]
