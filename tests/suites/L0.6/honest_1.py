@@ -213,6 +213,20 @@ def test_many_writers(path):
     assert os.listdir(path.parent) == [path.name]
 
 
+def test_a_write_during_a_write(path):
+    other = threading.Thread(target=write_atomically, args=(path, [b"other"]), daemon=True)
+
+    def parts():
+        yield b"n"
+        other.start()
+        other.join(4)
+        assert not other.is_alive()
+        yield b"ew"
+
+    write_atomically(path, parts())
+    assert path.read_bytes() == b"new"
+
+
 def test_links_modes_and_folders(path):
     write_atomically(path, [b"a"])
     old = os.umask(0o027)

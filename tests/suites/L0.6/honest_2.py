@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -125,6 +126,21 @@ def test_two_writers_at_once(tmp_path):
             done.result()
     assert path.read_bytes() in (b"a" * 40_001, b"b" * 40_001)
     assert os.listdir(tmp_path) == ["x"]
+
+
+def test_a_write_during_a_write(tmp_path):
+    path = tmp_path / "x"
+    other = threading.Thread(target=write_atomically, args=(path, [b"other"]), daemon=True)
+
+    def parts():
+        yield b"n"
+        other.start()
+        other.join(4)
+        assert not other.is_alive()
+        yield b"ew"
+
+    write_atomically(path, parts())
+    assert path.read_bytes() == b"new"
 
 
 def test_on_the_disk_before_it_has_the_name(tmp_path, monkeypatch):

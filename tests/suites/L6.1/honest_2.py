@@ -48,7 +48,9 @@ def test_what_is_read():
 
 
 def test_start_and_dropout():
-    model = GPT(GPTConfig(300, 50, 64, 4, 8, 0.5), PCG32(2))
+    config = GPTConfig(300, 50, 64, 4, 8, 0.5)
+    assert config.eps == 1e-5
+    model = GPT(config, PCG32(2))
     for name, p in model.named_parameters():
         if p.ndim == 2:
             std = 0.005 if "out_proj" in name or "down" in name else 0.02
