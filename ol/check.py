@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from ol import grade, hints, lesson, report
-from ol.mutants import demand, graded_mutants
+from ol.mutants import graded_mutants
 from ol.registry import Answer, Chapter, Refusal
 from ol.stubs import stub
 from ol.workspace import Workspace, digest, text_of
@@ -16,9 +16,6 @@ def check(workspace: Workspace, chapter: Chapter, verify: bool, json: bool) -> A
     data = {"chapter": chapter.id, "tests": answer.data, "grade": None}
     if answer.status:
         return Answer(1, answer.lines, data)
-    if not chapter.rung:
-        words = f"{chapter.id} has no graded tests: it is done"
-        return Answer(0, [*answer.lines, words], data)
     require_own(workspace, chapter)
     found = grade.grade(workspace, chapter, verify)
     data["grade"] = found.data()
@@ -27,7 +24,6 @@ def check(workspace: Workspace, chapter: Chapter, verify: bool, json: bool) -> A
 
 def mutate(workspace: Workspace, chapter: Chapter, verify: bool, hint: str | None) -> Answer:
     """The grade in full, or a hint on one mutant."""
-    demand(chapter)
     if hint is not None:
         return _hint(workspace, chapter, hint)
     require_own(workspace, chapter)
@@ -39,7 +35,7 @@ def require_own(workspace: Workspace, chapter: Chapter) -> None:
     """Refusal unless the learner's tests pass on the learner's own module, or are none."""
     own, tests = lesson.sources(workspace, chapter), workspace.tests(chapter)
     module, again = own[chapter.id], f"then ol mutate {chapter.id}"
-    if tests is None or not tests.is_dir():
+    if not tests.is_dir():
         return
     if text_of(module) == stub(chapter):
         raise Refusal(f"{workspace.shown(module)} is still the stub: fill it in, {again}")

@@ -46,8 +46,7 @@ def grade_class(
     **outputs: Path | None,
 ) -> Answer:
     """Grade all, write what was asked for; status 0 if all are graded, and one alone has passed."""
-    begun, chapter = time.monotonic(), graded_chapter(chapter_name)
-    points = points if chapter.rung else (sum(points), 0.0)
+    begun, chapter = time.monotonic(), named(chapter_name)
     places = {folder.resolve().name: [folder]} if one else submissions(folder)
     rows, orders = _orders(places, names(roster) if roster else None, chapter, points)
     journal = Journal(None if one else folder / JOURNAL, chapter, limits)
@@ -92,12 +91,11 @@ def _answer(chapter: Chapter, rows: list[Row], unwritten: list[str], one: bool) 
     return Answer(int(bad), lines, more | {"submissions": data})
 
 
-def graded_chapter(name: str | None) -> Chapter:
-    """The chapter of that name, or the only one whose tests are graded. Refusal if that is not one."""
-    graded = [chapter for chapter in chapters().values() if chapter.rung]
-    if name is None and len(graded) != 1:
-        raise Refusal(f"which chapter? --chapter {' or '.join(c.id for c in graded)}", 2)
-    return graded[0] if name is None else find(name)
+def named(name: str | None) -> Chapter:
+    """The chapter of that name. Refusal if none is named."""
+    if name is None:
+        raise Refusal(f"which chapter? --chapter {' or '.join(chapters())}", 2)
+    return find(name)
 
 
 def command(folder: Path | None, chapter_name: str | None, workflow: bool, **how: Any) -> Answer:
@@ -116,7 +114,7 @@ def workflow_for(chapter_name: str | None) -> Answer:
     from tinyllm import __version__
 
     text = (COURSE / "workflow.yml").read_text("utf-8")
-    text = text.replace("CHAPTER", graded_chapter(chapter_name).id).replace("VERSION", __version__)
+    text = text.replace("CHAPTER", named(chapter_name).id).replace("VERSION", __version__)
     return Answer(0, text.splitlines(), {"workflow": text})
 
 

@@ -21,7 +21,7 @@ from ol import imports, mutants
 from ol.bubblewrap import Limits
 from ol.imports import Finding
 from ol.jobs import Job, Verdict, error_line, function_name
-from ol.registry import COURSE, ROOT, Chapter, Refusal, chapters, closure, version
+from ol.registry import COURSE, ROOT, Chapter, Refusal, chapters, closure, module_name, version
 from ol.runner import Runner
 from ol.stubs import stub
 from ol.variants import sealed, variants
@@ -29,6 +29,7 @@ from ol.workspace import Workspace, digest, files_in
 
 RIGHT = 3  # right modules among the mutants, at least
 LEAST = 10.0  # seconds of processor time that every mutant gets
+Texts = Mapping[str, Mapping[str, str]]  # name -> path of a module -> what stands for it
 UNDECIDED = 0.1  # the share of mutants that may end in a timeout or a crash
 
 
@@ -118,13 +119,12 @@ def grade_tests(chapter: Chapter, folder: Path, runner: Runner) -> Grade:
 
 
 class Bench:
-    """What the tests of one grade see: a copy of them, and the package without the module."""
+    """What the tests of one grade see: a copy of them, and the package without what may be wrong."""
 
     def __init__(
         self, chapter: Chapter, folder: Path, runner: Runner, allowed: list[str], place: Path
     ):
         self.chapter, self.runner, self.place = chapter, runner, place
-        self.source = chapter.reference.read_text(encoding="utf-8")
         self.tests = self.place / "tests" / folder.name
         self.tests.mkdir(parents=True)
         for path in files_in(folder):
@@ -133,18 +133,21 @@ class Bench:
                 (self.tests / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, self.tests / name)
         compileall.compile_dir(self.tests, quiet=2)
-        left_out = shutil.ignore_patterns(chapter.reference.name, f"{chapter.reference.stem}.*.pyc")
-        shutil.copytree(ROOT / "tinyllm", self.place / "tinyllm", ignore=left_out)
+        paths = {chapter.path, *(one.path for one in mutants.graded_mutants(chapter))}
+        self.right = {path: (ROOT / path).read_text(encoding="utf-8") for path in paths}
+        shutil.copytree(ROOT / "tinyllm", self.place / "tinyllm")
+        for path in map(self.place.joinpath, paths):
+            for file in (path, *path.parent.glob(f"__pycache__/{path.stem}.*.pyc")):
+                file.unlink()
         for path in (self.place, *self.place.rglob("*")):
             path.chmod(0o755 if path.is_dir() else 0o644)
 
-    def job(self, source: str, known: bool = False, **options: Any) -> Job:
-        """A run of the tests with this text in the place of the module."""
+    def job(self, wrong: Mapping[str, str], known: bool = False, **options: Any) -> Job:
+        """A run of the tests with these texts in the place of modules, by path."""
         options |= {"sealed": True, "root": str(self.place)}
         warm = tuple(chapters()[name].module for name in closure(self.chapter.needs))
-        modules = {
-            self.chapter.module: (self.chapter.path, sealed(source, self.chapter.path, known))
-        }
+        texts = {**self.right, **wrong}.items()
+        modules = {module_name(path): (path, sealed(text, path, known)) for path, text in texts}
         return Job(secrets.token_hex(4), (str(self.tests),), modules, warm=warm, **options)
 
     def inside(self, test: str) -> str:
@@ -154,7 +157,7 @@ class Bench:
 
 def _reference(bench: Bench, result: Grade) -> Verdict | None:
     """The run on the right module; None, and findings in the result, if it does not pass."""
-    job = bench.job(bench.source, known=True, explain=True, seconds=60)
+    job = bench.job({}, known=True, explain=True, seconds=60)
     (verdict,) = bench.runner.run([job])
     result.count = len(verdict.passed) + len(verdict.failed)
     for test in verdict.failed:
@@ -172,11 +175,12 @@ def _reference(bench: Bench, result: Grade) -> Verdict | None:
 def _mutants(bench: Bench, result: Grade, first: Verdict, limit: float) -> None:
     """Fill in the rows; findings, if what is known beforehand comes out otherwise."""
     graded = {one.name: one for one in mutants.graded_mutants(bench.chapter)}
-    right = variants(bench.chapter)
+    path = bench.chapter.path
+    right = {name: {path: text} for name, text in variants(bench.chapter).items()}
     again = range(RIGHT - len(right))
-    right |= {f"the same in other words, {i}": bench.source for i in again}
-    sources = {name: mutant.source for name, mutant in graded.items()} | right
-    sources["empty"] = stub(bench.chapter)
+    right |= {f"the same in other words, {i}": {} for i in again}
+    sources = {name: {one.path: one.source} for name, one in graded.items()} | right
+    sources["empty"] = {path: stub(bench.chapter)}
     idle = dict.fromkeys(map(function_name, first.passed))  # what has caught nothing so far
     how = {"stop": True, "seconds": limit, "last": _slow(first)}
     verdicts = _in_any_order(bench, sources, idle, **how)
@@ -208,7 +212,7 @@ def _slow(first: Verdict) -> tuple[str, ...]:
 
 
 def _in_any_order(
-    bench: Bench, sources: Mapping[str, str], idle: dict[str, None], **options: Any
+    bench: Bench, sources: Texts, idle: dict[str, None], **options: Any
 ) -> dict[str, Verdict]:
     """The verdicts by name; nobody can know which job is run when. What fails is no longer idle."""
     names, verdicts = dict[str, str](), dict[str, Verdict]()
@@ -255,9 +259,8 @@ def key(chapter: Chapter, folder: Path) -> str:
 
 def grade(workspace: Workspace, chapter: Chapter, fresh: bool = False) -> Grade:
     """The grade of the workspace's tests, from the cache if nothing has changed."""
-    mutants.demand(chapter)
     folder = workspace.tests(chapter)
-    if folder is None or not folder.is_dir():
+    if not folder.is_dir():
         raise Refusal(f"there are no tests of yours for {chapter.id}: ol start {chapter.id}")
     known, tests = workspace.state["graded"].get(chapter.id, {}), digest([folder])
     course = key(chapter, folder)

@@ -56,7 +56,7 @@ def short(grade: Grade) -> list[str]:
 
 def wants(grade: Grade) -> list[str]:
     """What the rung asks for, and whether it is there."""
-    pitfalls = f"{grade.required[0]} to {grade.required[-1]}" if grade.required else "none"
+    pitfalls = ", ".join(grade.required)
     asks = f"{grade.rung} wants a score of {grade.wanted:.2f} and the pitfalls {pitfalls} caught"
     if grade.passed:
         return [paint(f"passed: {asks}", "green")]

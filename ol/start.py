@@ -19,9 +19,8 @@ addopts = -p ol.learner --import-mode=importlib
 
 def start(workspace: Workspace, chapter: Chapter) -> Answer:
     """Write the stub and the test file where there is none."""
-    files = {workspace.module(chapter): stub(chapter)}
-    if (folder := workspace.tests(chapter)) is not None:
-        files[folder / f"test_{Path(chapter.path).stem}.py"] = test_stub(chapter)
+    tests = workspace.tests(chapter) / f"test_{Path(chapter.path).stem}.py"
+    files = {workspace.module(chapter): stub(chapter), tests: test_stub(chapter)}
     lines, written = [str(chapter)], []
     for path, text in files.items():
         if path.exists():
@@ -34,11 +33,8 @@ def start(workspace: Workspace, chapter: Chapter) -> Answer:
     if not (settings := workspace.root / "pytest.ini").exists():
         write(settings, SETTINGS)
     lines += [*workspace.borrowed(chapter), f"course tests: {chapter.course_tests}"]
-    if chapter.rung:
-        lines.append(f"your tests are graded, rung {chapter.rung}:")
-        lines += [f"  {line}" for line in rungs_up_to(chapter.rung)]
-    else:
-        lines.append("this chapter has no graded tests: the course's tests are all")
+    lines.append(f"your tests are graded, rung {chapter.rung}:")
+    lines += [f"  {line}" for line in rungs_up_to(chapter.rung)]
     module = workspace.shown(workspace.module(chapter))
     lines.append(f"next: fill in {module}, then ol tests {chapter.id}")
     data = {"chapter": chapter.id, "files": list(map(str, files)), "written": written}

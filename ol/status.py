@@ -15,10 +15,10 @@ def state_of(workspace: Workspace, chapter: Chapter) -> dict[str, Any]:
     needs = [n for n in chapter.needs if not workspace.is_built(chapters()[n])]
     blocked_by = [] if workspace.state["ref_deps"] else needs
     built, known = workspace.is_built(chapter), workspace.state["built"].get(chapter.id, [])
-    grade = workspace.grade_of(chapter) if built and chapter.rung else None
-    done = built and bool(not chapter.rung or (grade and grade["passed"]))
+    grade = workspace.grade_of(chapter) if built else None
+    done = grade is not None and grade["passed"]
     notes = [" ".join(["passed", *known[2:]])] if built and known[2:] else []
-    if built and chapter.rung and grade is None:
+    if built and grade is None:
         notes.append(f"your tests ({chapter.rung}) are not graded yet")
     elif grade is not None:
         score = "no score" if grade["score"] is None else f"{grade['score']:.2f}"
@@ -28,8 +28,9 @@ def state_of(workspace: Workspace, chapter: Chapter) -> dict[str, Any]:
     notes += [f"needs {', '.join(blocked_by)}"] if blocked_by else []
     ready = "blocked" if blocked_by else "ready"
     state = "built" if built else "begun" if begun else ready
-    row = {"id": chapter.id, "title": chapter.facts["title"], "state": state, "done": done}
-    return row | {"blocked_by": blocked_by, "graded": grade, "note": ", ".join(notes)}
+    row = {name: chapter.facts[name] for name in ("title", "rung")} | {"id": chapter.id}
+    row |= {"state": state, "done": done, "graded": grade, "note": ", ".join(notes)}
+    return row | {"blocked_by": blocked_by}
 
 
 def next_step(rows: list[dict[str, Any]]) -> str:
@@ -48,7 +49,11 @@ def status(workspace: Workspace) -> Answer:
     rows = [state_of(workspace, chapter) for chapter in chapters().values()]
     done, step = sum(row["done"] for row in rows), next_step(rows)
     lines = table(
-        [row["id"], row["title"], paint(row["state"], COLOURS[row["state"]]), row["note"]]
+        [
+            *(row[i] for i in ("id", "title", "rung")),
+            paint(s := row["state"], COLOURS[s]),
+            row["note"],
+        ]
         for row in rows
     )
     lines += ["", f"{bar(done / len(rows))} {done} of {len(rows)} chapters done"]

@@ -23,7 +23,7 @@ from typing import Any
 
 from ol.grade import Bench, grade_tests
 from ol.jobs import Verdict
-from ol.registry import Chapter, Refusal, find
+from ol.registry import Chapter, Refusal, find, module_name
 from ol.runner import Runner
 
 LARGEST, ARCHIVE = 2_000_000, 50_000_000  # bytes of all that is read, and of a zip
@@ -72,11 +72,10 @@ def read(places: list[Path], chapter: Chapter) -> dict[str, Any]:
                 raise ValueError(f"{path} is in it twice, or it has more than {MOST} files")
             if not any(p == "__pycache__" or p[0] == "." and p != ".." for p in path.parts):
                 found[path] = opener
-        module, home = _likest(found, chapter.files[0]), None
-        if chapter.rung:
-            loose = any(path.match("test_*.py") and len(path.parts) == 1 for path in found)
-            folders = {parent for path in found for parent in path.parents}
-            home = _likest(folders, chapter.files[1]) or (PurePosixPath() if loose else None)
+        module = _likest(found, chapter.files[0])
+        loose = any(path.match("test_*.py") and len(path.parts) == 1 for path in found)
+        folders = {parent for path in found for parent in path.parents}
+        home = _likest(folders, chapter.files[1]) or (PurePosixPath() if loose else None)
         tests = [path for path in found if home in path.parents and path != module]
         left, texts = LARGEST, {}
         for path in [*tests, *([module] if module else [])]:
@@ -155,13 +154,16 @@ def graded(order: dict[str, Any], folder: Path, runner: Runner) -> dict[str, Any
 
     def course(text: str) -> Verdict:
         with tempfile.TemporaryDirectory(dir=runner.folder) as place:
-            tests, module = Path(place, "course"), Path(place, chapter.path)
+            tests = Path(place, "course")
             tests.mkdir()
             shutil.copy(chapter.course_tests, tests)
-            job = Bench(chapter, tests, runner, [], Path(place)).job("", True, explain=True)
-            module.write_text(text, encoding="utf-8")  # for the processes that a test starts
-            module.chmod(0o644)
-            modules = {chapter.module: (chapter.path, text)}
+            bench, modules = Bench(chapter, tests, runner, [], Path(place)), {}
+            for path, said in {**bench.right, chapter.path: text}.items():
+                module = bench.place / path  # for the processes that a test starts
+                module.write_text(said, encoding="utf-8")
+                module.chmod(0o644)
+                modules[module_name(path)] = (path, said)
+            job = bench.job({}, True, explain=True)
             job = replace(job, modules=modules, sealed=False, seconds=120)
             return next(iter(runner.run([job])))
 

@@ -61,10 +61,9 @@ class Workspace:
             raise Refusal(f"{self.shown(path)} {there} ol start {chapter.id}")
         return path
 
-    def tests(self, chapter: Chapter) -> Path | None:
-        """The folder of the learner's own tests, if the chapter grades them."""
-        folders = chapter.files[1:] if chapter.rung else []
-        return self.root / folders[0] if folders else None
+    def tests(self, chapter: Chapter) -> Path:
+        """The folder of the learner's own tests."""
+        return self.root / chapter.files[1]
 
     def here(self, place: Path) -> list[Chapter]:
         """The chapters whose folder this is: begun, and not built if there are several."""
@@ -139,7 +138,7 @@ class Workspace:
     def grade_of(self, chapter: Chapter) -> dict[str, Any] | None:
         """The last grade, if it is of the tests as they are now."""
         kept, tests = self.state["graded"].get(chapter.id), self.tests(chapter)
-        if kept is None or tests is None or kept.get("tests") != digest([tests]):
+        if kept is None or kept.get("tests") != digest([tests]):
             return None
         return {name: kept[name] for name in ("score", "passed", "tests")}
 

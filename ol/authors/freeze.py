@@ -10,7 +10,6 @@ import importlib
 import itertools
 import json
 import re
-import shutil
 import sys
 import tempfile
 from collections import Counter
@@ -21,7 +20,7 @@ from typing import Any
 
 from ol.jobs import Job, Verdict, function_name
 from ol.mutants import Mutant, PatchError, mutant, patch_file, seeded_mutants
-from ol.registry import COURSE, ROOT, Answer, Chapter, Refusal, find
+from ol.registry import COURSE, ROOT, Answer, Chapter, Refusal, find, module_name
 from ol.runner import Runner
 from ol.terminal import show
 from ol.workspace import write
@@ -253,16 +252,15 @@ def facts(source: str, made: Candidate, test: str) -> dict[str, Any]:
     }
 
 
-def spread(source: str, made: list[Candidate], each: int = 3) -> list[Candidate]:
-    """At most `each` mutants of the same lines from one maker."""
-    count: Counter[tuple[int, int, str]] = Counter()
-    found = []
-    for one in made:
-        spot = (*_alike(source.splitlines(), one.source.splitlines()), one.maker)
-        count[spot] += 1
-        if count[spot] <= each:
-            found.append(one)
-    return found
+def spread(source: str, made: list[Candidate], most: int = 20) -> list[Candidate]:
+    """At most so many candidates, from each line and each function in turn."""
+    count: Counter[object] = Counter()
+    turns = []
+    for number, one in enumerate(made):
+        keys = _alike(source.splitlines(), one.source.splitlines()), place(source, one)
+        count.update(keys)
+        turns.append((*(count[key] for key in keys), number))
+    return [made[number] for *_, number in sorted(turns)[:most]]
 
 
 def unsubsumed(kills: Mapping[str, Collection[str]]) -> list[str]:
@@ -273,12 +271,22 @@ def unsubsumed(kills: Mapping[str, Collection[str]]) -> list[str]:
     return [name for tests, name in first.items() if not any(other < tests for other in first)]
 
 
+MOST, LIMIT = 40, 30.0  # mutants in a grade, seconds for each
+
+
+def first_demand(chapter: Chapter) -> dict[str, Any]:
+    """What a chapter asks for whose grade is new: a score, and the pitfalls of its key takeaways."""
+    book = json.loads((COURSE / "book.json").read_text(encoding="utf-8"))[chapter.id]
+    tests = {test for takeaway in book["takeaways"] for test in takeaway["tests"]}
+    known = {one.name: tests & {*one.facts["caught_by"]} for one in seeded_mutants(chapter)}
+    pitfalls = sorted(name for name, shown in known.items() if name[0] == "s" and shown)
+    return {"score": 0.8, "pitfalls": pitfalls, "beyond": [], "left_out": [], "mutants": {}}
+
+
 def freeze(chapter: Chapter) -> Answer:
     """Make generated mutants of a chapter in the place of stale ones, of those that tests catch."""
     path = COURSE / "graded" / f"{chapter.id}.json"
-    if not path.exists():
-        raise Refusal(f"{path} is not there: write score, pitfalls, beyond and left_out into it", 2)
-    kept = json.loads(path.read_text(encoding="utf-8"))
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else first_demand(chapter)
     source = chapter.reference.read_text(encoding="utf-8")
     fit = {one.name: one for one in _fitting(chapter, kept["mutants"])}
     stale = {name: known for name, known in kept["mutants"].items() if name not in fit}
@@ -293,28 +301,27 @@ def freeze(chapter: Chapter) -> Answer:
     ]
     new = {str(i): one for i, one in enumerate(spread(source, made))}
     seeded = {one.name: one for one in seeded_mutants(chapter) if one.facts["hint"]}
-    counted = {name: one.source for name, one in (seeded | fit).items() if one.path == chapter.path}
-    sources = counted | {name: one.source for name, one in new.items()}
-    kills = _kills(chapter, source, sources, set(kept["beyond"]))
-    picked = [name for name in unsubsumed(kills) if name in new]
+    counted = {name: (one.path, one.source) for name, one in (seeded | fit).items()}
+    sources = counted | {name: (chapter.path, one.source) for name, one in new.items()}
+    caught = _caught(chapter, sources, new, set(kept["beyond"]))
+    picked = list(caught)[: MOST - len(counted)]
     for name in stale:
         patch_file(chapter, name).unlink(missing_ok=True)
     kept["mutants"] = {name: one.facts for name, one in fit.items()}
     free = (name for i in itertools.count(1) if (name := f"g{i:02}") not in fit)
     for name, called in zip(picked, free, strict=False):
-        course = [test for test in kills[name] if test.startswith(chapter.course_tests.name)]
-        kept["mutants"][called] = facts(source, new[name], function_name(course[0]))
+        kept["mutants"][called] = facts(source, new[name], caught[name])
         write(patch_file(chapter, called), patch(chapter, source, new[name]))
     kept["mutants"] = dict(sorted(kept["mutants"].items()))
     write(path, json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
     makers = Counter(new[name].maker for name in picked)
     count = len(kept["mutants"])
     lines = [
-        f"{len(new)} candidates, {len(kills.keys() & new)} of them seen by those who look",
+        f"{len(made)} candidates, {len(new)} tried",
         f"taken {len(picked)} that are not subsumed: {dict(makers)}",
         f"{len(stale)} were stale, now there are {count}",
     ]
-    return Answer(0, lines, {"candidates": len(new), "kept": count, "makers": dict(makers)})
+    return Answer(0, lines, {"candidates": len(made), "kept": count, "makers": dict(makers)})
 
 
 def _fitting(chapter: Chapter, known: dict[str, dict[str, Any]]) -> Iterator[Mutant]:
@@ -327,32 +334,32 @@ def _fitting(chapter: Chapter, known: dict[str, dict[str, Any]]) -> Iterator[Mut
 SUITES = ROOT / "tests" / "suites"  # of a checkout
 
 
-def _kills(
-    chapter: Chapter, source: str, sources: Mapping[str, str], beyond: set[str]
-) -> dict[str, tuple[str, ...]]:
-    """The tests that catch each mutant, of those that a smoke suite misses and others catch."""
+def _caught(
+    chapter: Chapter,
+    sources: Mapping[str, tuple[str, str]],
+    new: Collection[str],
+    beyond: set[str],
+) -> dict[str, str]:
+    """The new mutants that count, each with the course's test that catches it."""
     with tempfile.TemporaryDirectory() as folder, Runner() as runner:
 
-        def run(texts: Mapping[str, str], tests: list[Path], **options: Any) -> dict[str, Verdict]:
-            files = tuple(map(str, tests))
-            modules = {name: {chapter.module: (chapter.path, text)} for name, text in texts.items()}
-            jobs = [Job(name, files, one, **options) for name, one in modules.items()]
-            return {verdict.job: verdict for verdict in runner.run(jobs)}
+        def run(names: Iterable[str], tests: Iterable[Path], **how: Any) -> dict[str, Verdict]:
+            files = tuple(map(str, sorted(tests)))
+            texts = {n: {module_name(sources[n][0]): sources[n]} for n in names} | {"right": {}}
+            jobs = [Job(n, files, m, seconds=LIMIT, **how) for n, m in texts.items()]
+            found = {verdict.job: verdict for verdict in runner.run(jobs)}
+            if found["right"].state != "missed":
+                raise Refusal(f"the right module does not pass: {found['right']}")
+            return {name: found[name] for name in names}
 
         suites = SUITES / chapter.id
-        quick = run(sources, sorted(suites.glob("smoke_*.py")), stop=True)
-        quiet = {name: text for name, text in sources.items() if quick[name].state == "missed"}
-        honest = [Path(shutil.copy(path, folder)) for path in suites.glob("honest_*.py")]
-        tests = [lenient_tests(chapter, beyond, Path(folder)), *sorted(honest)]
-        verdicts = run({"right": source} | quiet, tests, seconds=120)
-    if verdicts["right"].state != "missed":
-        raise Refusal(f"the right module does not pass: {verdicts['right']}")
-    found = {}
-    for name in quiet:
-        by = {test.partition("::")[0] for test in verdicts[name].failed}
-        if chapter.course_tests.name in by and len(by) > 1:
-            found[name] = verdicts[name].failed
-    return found
+        quick = run(sources, suites.glob("smoke_*.py"), stop=True)
+        quiet = [name for name, verdict in quick.items() if verdict.state == "missed"]
+        seen = run(quiet, suites.glob("honest_*.py")).items()
+        left = unsubsumed({name: verdict.failed for name, verdict in seen if verdict.failed})
+        tests = [lenient_tests(chapter, beyond, Path(folder))]
+        last = run([name for name in left if name in new], tests, stop=True)
+    return {name: function_name(one.failed[0]) for name, one in last.items() if one.failed}
 
 
 if __name__ == "__main__":

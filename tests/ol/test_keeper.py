@@ -34,7 +34,7 @@ def submissions(tmp_path, submit):
 def start(folder, scratch, *words):
     """A run in a process of its own; what it says of its progress can be read."""
     scratch.mkdir(exist_ok=True)
-    words = ["grade", str(folder), "--points", "0:100", "--jobs", "2", *words]
+    words = ["grade", str(folder), "--chapter", "L5.3", "--points", "0:100", "--jobs", "2", *words]
     return subprocess.Popen(
         [sys.executable, "-m", "ol", *words],
         env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch)},
@@ -93,7 +93,7 @@ def told(monkeypatch):
 
 
 def run(folder, **wishes):
-    return classroom.grade_class(folder, points=(100.0, 0.0), **wishes)
+    return classroom.grade_class(folder, "L5.3", points=(100.0, 0.0), **wishes)
 
 
 def module(folder, name, text):
@@ -153,7 +153,7 @@ def test_one_submission_has_no_journal_that_its_author_could_write(
 ):
     module(tmp_path, "ada", "x = 1")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    words = ["grade", str(tmp_path / "ada"), "--one", "--points", "100:0"]
+    words = ["grade", str(tmp_path / "ada"), "--chapter", "L5.3", "--one", "--points", "100:0"]
     assert cli.main(words) == 0
     assert (
         capsys.readouterr().out.splitlines()[-1].startswith("::notice title=Autograding report::")
@@ -173,7 +173,14 @@ def test_the_roster_and_copies_are_told(tmp_path, told, capsys):
     (tmp_path / "all" / "dan").mkdir()
     (tmp_path / "class.csv").write_text("name\nada\nbob\n=carl\nfay\ndan\n")
     out = tmp_path / "grades.csv"
-    words = ["grade", str(tmp_path / "all"), "--roster", str(tmp_path / "class.csv")]
+    words = [
+        "grade",
+        str(tmp_path / "all"),
+        "--chapter",
+        "L5.3",
+        "--roster",
+        str(tmp_path / "class.csv"),
+    ]
     assert cli.main([*words, "--points", "1:0", "--csv", str(out), "--json"]) == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["submissions"]}
     assert {name: (row["state"], row["copies"]) for name, row in rows.items()} == {
@@ -190,7 +197,15 @@ def test_the_roster_and_copies_are_told(tmp_path, told, capsys):
 def test_what_cannot_be_written_does_not_cost_the_table(tmp_path, told, capsys):
     module(tmp_path / "all", "bob", "x = 1")
     (tmp_path / "file").write_text("")
-    words = ["grade", str(tmp_path / "all"), "--feedback", str(tmp_path / "file"), "--json"]
+    words = [
+        "grade",
+        str(tmp_path / "all"),
+        "--chapter",
+        "L5.3",
+        "--feedback",
+        str(tmp_path / "file"),
+        "--json",
+    ]
     assert cli.main([*words, "--points", "1:0"]) == 1
     data = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in data["submissions"]] == ["bob"]
@@ -211,7 +226,7 @@ def test_a_module_is_graded_by_all_of_the_course_s_tests(tmp_path):
     (tmp_path / "quits" / "gradcheck.py").write_text(source + quits)
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "gradcheck.py").write_text("x = (")
-    rows = classroom.grade_class(tmp_path, "M04.1").data["submissions"]
+    rows = classroom.grade_class(tmp_path, "M04.1", points=(100.0, 0.0)).data["submissions"]
     broken, good, quits = rows
     assert (good["state"], good["module"], good["points"]) == ("passed", 1, 100)
     assert (broken["state"], broken["module"]) == ("not yet", 0)
@@ -238,7 +253,7 @@ def test_limits_are_positive_numbers(tmp_path, capsys, words):
 def test_workflow_is_printed(capsys):
     import yaml
 
-    assert cli.main(["grade", "--workflow"]) == 0
+    assert cli.main(["grade", "--workflow", "--chapter", "L5.3"]) == 0
     text = capsys.readouterr().out
     made = yaml.safe_load(text)
     assert made["name"] == "Autograding Tests"
@@ -279,7 +294,9 @@ def lose(submissions, tmp_path, monkeypatch):
 
             monkeypatch.setattr(classroom.Journal, "put", put_and_lose)
             where = cluster.scheduler_address
-            return classroom.grade_class(submissions, points=(0.0, 100.0), dask=where, **wishes)
+            return classroom.grade_class(
+                submissions, "L5.3", points=(0.0, 100.0), dask=where, **wishes
+            )
 
     return grade
 
@@ -288,7 +305,7 @@ def lose(submissions, tmp_path, monkeypatch):
 def test_no_cluster_is_said(submissions):
     for address in ("tcp://127.0.0.1:1", "nonsense"):
         with pytest.raises(Refusal, match=f"no cluster at {address}"):
-            classroom.grade_class(submissions, dask=address)
+            classroom.grade_class(submissions, "L5.3", dask=address)
 
 
 @pytest.mark.slow

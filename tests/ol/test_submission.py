@@ -62,8 +62,8 @@ def test_the_one_most_like_a_workspace_is_taken(tmp_path):
     assert found(put(tmp_path, **files))[1] == "right"
 
 
-def test_a_chapter_without_graded_tests_needs_a_module_only(tmp_path):
-    assert found(put(tmp_path, **{"shapes.py": "x", "test_a.py": TEST}), L02) == ({}, "x")
+def test_a_submission_has_a_module_or_tests(tmp_path):
+    assert found(put(tmp_path, **{"shapes.py": "x", "a/test_a.py": TEST}), L02) == ({}, "x")
     with pytest.raises(ValueError, match=r"neither python/tinyllm/xfmr/mha.py nor .*l5-3-mha"):
         read([put(tmp_path / "other", readme="x")], L53)
 

@@ -342,7 +342,7 @@ def test_header_facts(chapter):
         assert facts[key] in INDEX.book.targets, f"no block of the book makes {key} = {facts[key]}"
     assert facts["contract"] == f"ol/course/contracts/{facts['builds']}i"
     assert f"python/{facts['builds']}" in facts["learner_files"]
-    assert facts["rung"] in {"", "R1", "R2", "R3", "R4", "R5"}
+    assert facts["rung"] in {"R1", "R2", "R3", "R4", "R5"}
     assert facts["names"]
     assert re.fullmatch(r"[^.].*\.", facts["summary"]), "the summary is a sentence"
     for need in [*facts["needs"], *facts["test_needs"]]:

@@ -288,14 +288,14 @@ def type_all(shell, lines):
 
 
 def build(name, workspace):
-    """What the learner does after `ol start`: the chapter's module, and tests where they are graded."""
+    """What the learner does after `ol start`: the chapter's module, and a good suite of tests."""
     chapter = registry.find(name)
     module, *tests = (workspace / path for path in chapter.files)
     assert module.is_file(), f"ol start {name} made no stub"
     shutil.copy(chapter.reference, module)
-    sample = Path(__file__).parents[1] / "ol/sample"
+    suite = Path(__file__).parents[1] / "suites" / name / "honest_1.py"
     for folder in tests:
-        shutil.copytree(sample / folder.relative_to(workspace), folder, dirs_exist_ok=True)
+        shutil.copy(suite, folder / f"test_{module.name}")
 
 
 def type_again(shell, lines):

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from ol import imports
 from ol.jobs import Job
-from ol.mutants import graded_mutants
-from ol.registry import find, module_name
+from ol.mutants import demand, graded_mutants
+from ol.registry import chapters, find, module_name
 from ol.runner import Runner
 
 SUITES = Path(__file__).parents[1] / "suites"
@@ -44,14 +45,29 @@ def assert_apart(chapter, files):
         print(f"{chapter} {name:9} {score:.2f}  {missed}")
         low, below = LIMITS[name.partition("_")[0]]
         assert low <= score < below, f"{chapter} {name} scores {score:.2f}, misses {missed}"
+        wants = demand(find(chapter))
+        passes = score >= wants["score"] and not set(wants["pitfalls"]) & set(missed.split())
+        assert passes == name.startswith("honest"), f"{chapter} {name} misses {missed}"
 
 
 def test_one_of_each_kind():
     assert_apart("L5.3", [files[-1] for files in suites("L5.3").values()])
 
 
+NAMES = sorted(folder.name for folder in SUITES.iterdir())
+
+
+def test_every_chapter_has_suites():
+    assert set(NAMES) == set(chapters())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_suites_could_be_a_learner_s(name):
+    assert not imports.check(SUITES / name)
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted(folder.name for folder in SUITES.iterdir()))
+@pytest.mark.parametrize("name", NAMES)
 def test_suites(name):
     found = suites(name)
     assert {len(some) for some in found.values()} == {5 if name == "L5.3" else 2}

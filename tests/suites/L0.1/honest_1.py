@@ -1,8 +1,6 @@
 """Everything against torch; then graphs, dtypes, errors."""
 
 import copy
-import gc
-import pickle
 import threading
 import weakref
 
@@ -177,7 +175,6 @@ def test_the_graph_is_released():
     assert x.grad.tolist() == [8, 16]
     kept = weakref.ref(mid)
     del mid, again
-    gc.collect()
     assert kept() is None
     other = Tensor([1.0, 2.0], requires_grad=True)
     both = other * 2 + z
@@ -374,11 +371,11 @@ def test_in_place_and_copies():
             getattr(x, f"__i{name}__")(1)
     with pytest.raises(TypeError):
         x += 1
-    for again in (copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
-        assert again.requires_grad
-        assert again.tolist() == [1, 1]
-        assert not np.shares_memory(again.data, x.data)
-    for fault in (copy.copy, copy.deepcopy, pickle.dumps):
+    again = copy.deepcopy(x)
+    assert again.requires_grad
+    assert again.tolist() == [1, 1]
+    assert not np.shares_memory(again.data, x.data)
+    for fault in (copy.copy, copy.deepcopy):
         with pytest.raises(RuntimeError):
             fault(x * 2)
     for fault in (lambda: x + np.ones(3), lambda: x * Tensor(np.ones((3, 1, 4)))):
