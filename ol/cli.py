@@ -85,10 +85,7 @@ examples:
   ol tests L5.3 --watch      the course's tests, again at each save; in the chapter's folder without L5.3
   ol tests -x -k mask        the first that fails, of those with mask in their names
   ol run L5.3 -- python x.py your modules, and the book's for the rest; also ol python x.py, and pytest
-  ol check L5.3              the course's tests, then the grade of yours
   ol mutate L5.3 --hint s05  a little more about one mistake that your tests do not see
-  ol diff L5.3               your module beside the book's
-  ol doctor                  what is installed, what is missing
 
 exit status: 0 done, 1 not yet, 2 wrong use
 """

@@ -58,7 +58,6 @@ class Grade:
     findings: list[Finding] = field(default_factory=list)
     idle: list[str] = field(default_factory=list)  # tests that pass on everything
     count: int = 0  # of tests
-    seconds: float = 0.0
     sandbox: str = "none"  # or limits only, or bubblewrap
     cached: bool = False
 
@@ -160,7 +159,6 @@ def _reference(bench: Bench, result: Grade) -> Verdict | None:
     """The run on the right module; None, and findings in the result, if it does not pass."""
     job = bench.job({}, known=True, explain=True, seconds=60)
     (verdict,) = bench.runner.run([job])
-    result.seconds += verdict.seconds
     result.count = len(verdict.passed) + len(verdict.failed)
     for test in verdict.failed:
         says = f"fails on the right module: {error_line(verdict.messages[test])}"
@@ -188,7 +186,6 @@ def _mutants(bench: Bench, result: Grade, first: Verdict, limit: float) -> None:
     verdicts = _in_any_order(bench, sources, idle, **how)
     wrong = {name: text for name, text in right.items() if verdicts[name].state != "missed"}
     told = _in_any_order(bench, wrong, {}, explain=True, **how)
-    result.seconds += sum(verdict.seconds for verdict in (*verdicts.values(), *told.values()))
     for name in wrong:
         says = told[name] if told[name].failed else verdicts[name]
         result.findings += _on_right_module(name, says, bench)

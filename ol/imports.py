@@ -84,17 +84,9 @@ class _Reader(ast.NodeVisitor):
     def __init__(self, file: str):
         self.file = file
         self.findings: list[Finding] = []
-        self.tests: list[str] = []  # the function that is being read
 
     def finds(self, node: ast.AST, says: str) -> None:
-        place = f"{self.file}:{getattr(node, 'lineno', 1)}"
-        inside = next((f" in {name}" for name in self.tests if name.startswith("test")), "")
-        self.findings.append(Finding(place + inside, says))
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self.tests.append(node.name)
-        self.generic_visit(node)
-        self.tests.pop()
+        self.findings.append(Finding(f"{self.file}:{getattr(node, 'lineno', 1)}", says))
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:

@@ -23,7 +23,7 @@ from ol.registry import Answer, Chapter, Refusal, chapters, closure
 from ol.runner import environment
 from ol.status import state_of, status
 from ol.terminal import paint, show
-from ol.worker import PYTEST_INI, imported, kill_group
+from ol.worker import PYTEST_INI, imported, kill_group, stamp
 from ol.workspace import Workspace, digest, text_of
 
 
@@ -160,13 +160,13 @@ def absent(tests: Path) -> list[str]:
 
 def watched(workspace: Workspace, chapter: Chapter, how: How) -> Answer:
     """Run at each save until the user ends it; the last outcome's status."""
-    last, paths = Answer(1, []), list(sources(workspace, chapter).values())
+    last, paths = Answer(1, []), list(map(str, sources(workspace, chapter).values()))
     with contextlib.suppress(KeyboardInterrupt):
         while True:
-            seen = _state(paths)
+            seen = stamp(paths)
 
-            def saved(seen: list[int] = seen) -> bool:
-                return _state(paths) != seen
+            def saved(seen: int = seen) -> bool:
+                return stamp(paths) != seen
 
             try:
                 last = run(workspace, chapter, replace(how, over=saved))
@@ -175,20 +175,11 @@ def watched(workspace: Workspace, chapter: Chapter, how: How) -> Answer:
                 last = Answer(status, [f"ol: {error}"], {"refused": str(error)})
             show(last, how.quiet)
             out = sys.stderr if how.quiet else sys.stdout
-            print(f"watching {', '.join(map(str, paths))}; Ctrl-C ends", file=out, flush=True)
+            print(f"watching {', '.join(paths)}; Ctrl-C ends", file=out, flush=True)
             while not saved():
                 time.sleep(0.2)
             time.sleep(0.1)
     return Answer(last.status, [], last.data)
-
-
-def _state(paths: Sequence[Path]) -> list[int]:
-    """What differs after any save."""
-    found = []
-    for path in paths:
-        with contextlib.suppress(OSError):
-            found += [path.stat().st_mtime_ns, path.stat().st_size]
-    return found
 
 
 def command(workspace: Workspace, chapter: Chapter | None, command: Sequence[str]) -> NoReturn:

@@ -39,11 +39,9 @@ class Chapter:
 
     id: str  # L5.3
     facts: Mapping[str, Any] = field(repr=False, compare=False)
-    rung: str = ""  # what it asks of the learner's own tests: R1 to R5, or nothing
+    rung: str = ""  # what it asks of the learner's own tests: R1 to R5
     path: str = ""  # the module, from the package's root: tinyllm/xfmr/mha.py
-    files: tuple[
-        str, ...
-    ] = ()  # the learner's, from the workspace: module, folder of tests if graded
+    files: tuple[str, ...] = ()  # the learner's, from the workspace: module, folder of tests
     needs: tuple[str, ...] = ()
     test_needs: tuple[str, ...] = ()
 

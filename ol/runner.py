@@ -180,8 +180,8 @@ class Runner:
         begun, status, why = time.monotonic(), None, ""
         words = ("job", str(self.folder), json.dumps({**facts, "limits": self.limits}))
         end = begun + 30 + 4 * facts["seconds"]  # it has its libraries to import
-        streams = {"stdin": order, "stdout": report, "stderr": subprocess.DEVNULL}
-        with self._process(*words, **streams) as process:
+        quiet = subprocess.DEVNULL
+        with self._process(*words, stdin=order, stdout=report, stderr=quiet) as process:
             while status is None and time.monotonic() < end and not why:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     status = process.wait(0.1)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,29 +81,25 @@ def grade_files(order: dict[str, Any]) -> dict[str, Any]:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(base64.b64decode(text))
         try:
-            with Runner(workers=1, limits=limits, watch=_watch(limits)) as runner:
+            watch = partial(_broken, limits, time.monotonic() + limits.seconds)
+            with Runner(workers=1, limits=limits, watch=watch) as runner:
                 return graded(order, folder, runner)
         except Stopped as why:
             return {"stopped": str(why)}
 
 
-def _watch(limits: Limits) -> Callable[[int], str]:
-    """Says of a sandbox why it is to end, "" if it may go on."""
-    end = time.monotonic() + limits.seconds
-
-    def broken(pid: int) -> str:
-        count, memory = _usage(pid)
-        if STOP.is_set():
-            return "stopped by hand"
-        if time.monotonic() > end:
-            return f"more than {limits.seconds:g} s"
-        if count > limits.processes:
-            return f"more than {limits.processes} processes"
-        if memory > limits.memory << 20:
-            return f"more than {limits.memory} MiB of memory"
-        return ""
-
-    return broken
+def _broken(limits: Limits, end: float, pid: int) -> str:
+    """Why a sandbox is to end, "" if it may go on."""
+    count, memory = _usage(pid)
+    if STOP.is_set():
+        return "stopped by hand"
+    if time.monotonic() > end:
+        return f"more than {limits.seconds:g} s"
+    if count > limits.processes:
+        return f"more than {limits.processes} processes"
+    if memory > limits.memory << 20:
+        return f"more than {limits.memory} MiB of memory"
+    return ""
 
 
 def _usage(pid: int) -> tuple[int, int]:

@@ -26,7 +26,7 @@ from ol.worker import (
     kill_group,
     pytest_arguments,
     silence,
-    state_of,
+    stamp,
     test_files,
 )
 
@@ -39,7 +39,10 @@ _LATE = {
 
 def _warm_up(tests: Sequence[str], root: str, warm: Sequence[str]) -> None:
     """Import what the tests will import, and these modules of the package at the root."""
-    names = {"numpy", "pytest"}.union(_imports(tests))
+    names = {"numpy", "pytest"}
+    for file in test_files(tests):
+        with contextlib.suppress(OSError, SyntaxError, ValueError):  # pytest will say it better
+            names |= {name for name in imported(file) if name.partition(".")[0] in _WARM}
     names = names.union(*(_LATE.get(name, set()) for name in names))
     if warm:
         sys.path.insert(0, root)
@@ -48,15 +51,6 @@ def _warm_up(tests: Sequence[str], root: str, warm: Sequence[str]) -> None:
             importlib.import_module(name)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
-
-
-def _imports(tests: Sequence[str]) -> set[str]:
-    """What tests import of the libraries that are worth importing once."""
-    names = set[str]()
-    for file in test_files(tests):
-        with contextlib.suppress(OSError, SyntaxError, ValueError):  # pytest will say it better
-            names |= imported(file)
-    return {name for name in names if name.partition(".")[0] in _WARM}
 
 
 class _Server:
@@ -75,7 +69,7 @@ class _Server:
             if not line:
                 return
             row, begun = json.loads(line), time.monotonic()
-            tests = (tuple(row["tests"]), state_of(row["tests"]))
+            tests = (tuple(row["tests"]), stamp(row["tests"]))
             if tests not in self.known:
                 _warm_up(row["tests"], row["root"], row["warm"])
                 if not self.known:

@@ -35,13 +35,10 @@ def state_of(workspace: Workspace, chapter: Chapter) -> dict[str, Any]:
 
 def next_step(rows: list[dict[str, Any]]) -> str:
     """The command to type next."""
-    for row in rows:
-        if row["state"] == "begun" and not row["blocked_by"]:
-            return f"ol tests {row['id']}"
-    for row in rows:
-        if row["state"] == "built" and not row["done"]:
-            return f"ol check {row['id']}"
-    return next((f"ol start {row['id']}" for row in rows if row["state"] == "ready"), "")
+    steps = [f"ol tests {r['id']}" for r in rows if r["state"] == "begun" and not r["blocked_by"]]
+    steps += [f"ol check {r['id']}" for r in rows if r["state"] == "built" and not r["done"]]
+    steps += [f"ol start {r['id']}" for r in rows if r["state"] == "ready"]
+    return next(iter(steps), "")
 
 
 COLOURS = {"built": "green", "begun": "yellow", "ready": "bold", "blocked": "dim"}

@@ -7,7 +7,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from ol.registry import Chapter
+from ol.registry import COURSE, Chapter
 
 
 def stub(chapter: Chapter) -> str:
@@ -37,13 +37,10 @@ def _with_bodies(text: str, chapter: str) -> str:
 
 def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
     """Every function and method of a contract, with its name as a person writes it."""
-    for node in tree.body:
-        if isinstance(node, ast.FunctionDef):
-            yield node.name, node
-        elif isinstance(node, ast.ClassDef):
-            for inner in node.body:
-                if isinstance(inner, ast.FunctionDef):
-                    yield f"{node.name}.{inner.name}", inner
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    for place, body in [("", tree.body), *((f"{one.name}.", one.body) for one in classes)]:
+        functions = (node for node in body if isinstance(node, ast.FunctionDef))
+        yield from ((place + node.name, node) for node in functions)
 
 
 def _spaced(text: str) -> str:
@@ -70,16 +67,7 @@ def rungs_up_to(rung: str) -> list[str]:
 def test_stub(chapter: Chapter) -> str:
     """The learner's test file before the first test."""
     asks = "\n".join(f"    {line}" for line in rungs_up_to(chapter.rung))
-    names = ", ".join(chapter.facts["names"])
-    return f'''"""Your tests of {chapter}, rung {chapter.rung}.
-
-They are graded: `ol mutate {chapter.id}` runs them against the right module, then against wrong ones.
-A wrong module that fails a test is caught; the score is the share of those that are.
-
-What this rung asks for:
-{asks}
-
-You may import from {chapter.module} ({names}) and any other name of a contract, numpy, pytest, torch and
-the standard library. Test what the contract promises: right modules that are built otherwise must pass.
-"""
-'''
+    words = {"TITLE": str(chapter), "CHAPTER": chapter.id, "RUNG": chapter.rung, "ASKS": asks}
+    words |= {"MODULE": chapter.module, "NAMES": ", ".join(chapter.facts["names"])}
+    text = (COURSE / "test_stub.txt").read_text(encoding="utf-8")
+    return re.sub("|".join(words), lambda found: words[found[0]], text)

@@ -175,7 +175,7 @@ def be_job(order: int, report: int, folder: str, here: str) -> None:
         os.chdir(here)
         if not job.sealed:  # else it is all compiled, and nobody may leave anything to others
             sys.dont_write_bytecode = False
-            sys.pycache_prefix = os.path.join(folder, f"compiled-{state_of(job.tests):x}")
+            sys.pycache_prefix = os.path.join(folder, f"compiled-{stamp(job.tests):x}")
         _run_tests(job, folder, send)
     except BaseException as error:
         send({"problem": f"the test run ended: {type(error).__name__}: {error}"})
@@ -216,8 +216,8 @@ def imported(file: Path) -> set[str]:
     return names
 
 
-def state_of(tests: Sequence[str]) -> int:
-    """A number that differs after any change of the test files."""
+def stamp(tests: Sequence[str]) -> int:
+    """A number that differs after any change of the files."""
     state = []
     for file in test_files(tests):
         with contextlib.suppress(OSError):

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ol.jobs import Job, Verdict, function_name
-from ol.mutants import Mutant, mutant, patch_file, seeded_mutants
-from ol.patches import PatchError
+from ol.mutants import Mutant, PatchError, mutant, patch_file, seeded_mutants
 from ol.registry import COURSE, ROOT, Answer, Chapter, Refusal, find, module_name
 from ol.runner import Runner
 from ol.terminal import show

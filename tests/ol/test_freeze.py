@@ -17,7 +17,7 @@ from ol.authors.freeze import (
     place,
     unsubsumed,
 )
-from ol.patches import PatchError, apply_patch
+from ol.mutants import PatchError, apply_patch
 from ol.registry import COURSE, chapters, find
 from ol.variants import sealed, variants
 

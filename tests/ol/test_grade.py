@@ -65,27 +65,17 @@ def test_what_passes_on_everything_is_named(grade):
     assert "passes on everything, so proves nothing: test_true" in "\n".join(full(result))
 
 
+PRIVATE = "def test_a():\n    assert hasattr(MultiHeadAttention, '_heads')\n"
+
+
 @pytest.mark.parametrize(
     ("text", "where", "says"),
     [
         ("", "", "no test was collected"),
         ("def tets_merge(): pass\n", "", "no test was collected"),
         ("def test_a(): assert 1 == 2\n", "test_mine.py::test_a", "fails on the right module"),
-        (
-            "import scipy\ndef test_a(): pass\n",
-            "test_mine.py:6",
-            "only contracts, numpy, pytest, torch",
-        ),
-        (
-            "def test_a():\n    assert hasattr(MultiHeadAttention, '_heads')\n",
-            "test_mine.py::test_a",
-            "built otherwise",
-        ),
-        (
-            "def test_a(tmp_path):\n    assert MultiHeadAttention.split_heads.__doc__\n",
-            "test_mine.py::test_a",
-            "built otherwise",
-        ),
+        ("import scipy\ndef test_a(): pass\n", "test_mine.py:6", "only contracts, numpy, pytest"),
+        (PRIVATE, "test_mine.py::test_a", "built otherwise"),
         (
             "def test_a():\n    assert sys.modules['tinyllm.xfmr.mha'].math\n"
             "    assert sys.modules['tinyllm.xfmr.mha'].fused_attention\n",

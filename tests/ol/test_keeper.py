@@ -1,7 +1,6 @@
 # Tangled from book/workshop/ol-class-tests.md
 """Runs that are interrupted, killed and repeated, and clusters that are lost."""
 
-import ast
 import json
 import os
 import re
@@ -16,6 +15,7 @@ import pytest
 from ol import classroom, cli, sandbox
 from ol.bubblewrap import Limits
 from ol.registry import ROOT, Refusal, find
+from ol.worker import imported
 
 L53 = find("L5.3")
 HANG = "import time\n\n\ndef test_a():\n    time.sleep(1000)\n"
@@ -267,10 +267,8 @@ def test_workflow_is_printed(capsys):
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     there = {re.split(r"\W", name)[0] for name in extra["learn"]} | {"numpy", "tinyllm"}
     assert "tinyllm-book[learn]==" in install
-    tree = ast.parse(L53.course_tests.read_bytes())
-    wanted = {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
-    wanted |= {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
-    lacking = {name.partition(".")[0] for name in wanted} - there - set(sys.stdlib_module_names)
+    wanted = {name.partition(".")[0] for name in imported(L53.course_tests)}
+    lacking = wanted - there - set(sys.stdlib_module_names)
     assert lacking <= set(install.split())
     assert cli.main(["grade"]) == 2
 

@@ -12,7 +12,7 @@ import pytest
 from ol import mutants
 from ol import runner as runners
 from ol.jobs import Job, function_name
-from ol.patches import PatchError, apply_patch, patched_file
+from ol.mutants import PatchError, apply_patch, patched_file
 from ol.registry import Chapter
 from ol.runner import Runner
 
@@ -67,9 +67,9 @@ def test_patches_of_random_edits():
 @pytest.mark.parametrize(
     ("text", "patch", "says"),
     [
-        ("a\nb\n", FIT, "line 2 is 'b', where the patch has 'c'"),
-        ("a\n", FIT, "line 2 is past the end, where the patch has 'c'"),
-        ("\nb\nc\n", FIT, "line 1 is '', where the patch has 'a'"),
+        ("a\nb\n", FIT, "another text: near line 1 there is no\na\nc\n"),
+        ("a\n", FIT, "there is no\na\nc\n"),
+        ("\nb\nc\n", FIT, "there is no\na\nc\n"),
         ("a\n", "", "no hunk"),
         ("a\n", "--- a/f\n+++ b/f\n", "no hunk"),
         ("a\n", "@@ 1 @@\n-a\n+b\n", "opens no hunk: @@ 1 @@"),

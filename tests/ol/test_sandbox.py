@@ -228,7 +228,6 @@ def test_a_run_can_speak_for_itself_only(row):
 
 def test_the_same_answer_to_everything_is_noticed():
     assert "nothing is written" in attack("\ndef test_a(): pass\n").findings[0].says
-    assert "fails on the right" in attack("\ndef test_a(): assert 0\n").findings[0].says
     by_chance = "\ndef test_a(): assert int.from_bytes(os.urandom(1), 'big') < 26\n"
     assert attack(by_chance).score is None
 
