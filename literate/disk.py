@@ -42,7 +42,7 @@ def load_record(root: str) -> tuple[Entries, bool]:
     for line in lines:
         match = re.fullmatch(ROW, line)
         path = re.sub(r"\\(.)", r"\1", match[1]) if match else ""
-        if match and not wrong_path(path):
+        if match and not wrong_path(path) and {"", ".", ".."}.isdisjoint(path.split("/")):
             origin = re.sub(r"\\(.)", r"\1", match[4] or "").split(", ")
             other = entries.get(path, Entry())
             chapters = dict.fromkeys([*filter(None, origin), *other.chapters])

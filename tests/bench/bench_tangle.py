@@ -25,9 +25,9 @@ def run(command, folder):
     """(CPU milliseconds, peak MiB) of one process started in an empty folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    options = {"cwd": folder, "env": environment, "stdout": subprocess.DEVNULL}
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, **options)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         raise SystemExit(f"{' '.join(map(str, command))}: ended with status {status}")
