@@ -10,9 +10,9 @@ import pytest
 from weave.model.imports import ROOMS, imports, modules, room_of
 
 ROOT = Path(__file__).resolve().parents[2]
-BUDGET = {"literate": 1970, "weave": 4150, "ol": 3050, "ol.authors": 330}  # lines not blank
+BUDGET = {"literate": 1900, "weave": 4150, "ol": 3050, "ol.authors": 330}  # lines not blank
 TESTS = ["literate/*.py", "weave/*.py", "ol/*.py", "workshop/test_c*.py"]
-BUDGET_OF_TESTS = 9000  # of the tools
+BUDGET_OF_TESTS = 8688  # of the tools
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 60
 
 
