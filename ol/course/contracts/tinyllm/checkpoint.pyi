@@ -19,17 +19,17 @@ Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 class CheckpointError(ValueError):
-    """The file is no checkpoint, or is damaged; the message names the file and the fault."""
+    """The file isn't a checkpoint, or is damaged; the message names the file and the fault."""
 
 def write_atomically(path: str | os.PathLike[str], parts: Iterable[Bytes]) -> None:
-    """Write the parts, one after the other, as the file `path`: at any moment, also if the process is
+    """Write the parts, one after the other, as the file `path`. At any moment, even if the process is
     killed or the machine stops, the file there is the old one or the new one, complete, however many
     processes and threads write it.
 
     Missing folders are made; a link is followed; the old file's permissions are kept, and a new one has
-    those of any new file. What writers of this file that were killed have left beside it is removed. If
-    anything fails the old file is as it was. An OSError names `path`, or a folder that cannot be made;
-    it is one, with errno EINVAL, if `path` is a folder or a device.
+    those of any new file. Scratch files that killed writers of this file left beside it are removed. If
+    anything fails, the old file is as it was. OSError, naming `path` or a folder that can't be made;
+    its errno is EINVAL if `path` is a folder or a device.
     """
 
 def try_lock(file: IO[Any]) -> bool:
@@ -45,9 +45,9 @@ def write_safetensors(
     """Write arrays of any shape [...] by name, and texts by name, in the safetensors format, by
     `write_atomically`.
 
-    Float16, 32 and 64, ints and unsigned ints of 8 to 64 bits, bools; else TypeError. The metadata
-    get an entry "sha256", the checksum of the whole file with zeros in its place. ValueError for
-    metadata of that name and an array named "__metadata__".
+    Dtypes: float16, 32 and 64, ints and unsigned ints of 8 to 64 bits, bools; else TypeError. The
+    metadata get an entry "sha256", the checksum of the whole file with zeros in its place. ValueError
+    for metadata of that name and for an array named "__metadata__".
     """
 
 def read_safetensors(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]]:
@@ -55,6 +55,7 @@ def read_safetensors(path: str | os.PathLike[str]) -> tuple[dict[str, Array], di
 
     Arrays are copies in the machine's byte order; BF16 comes as float32. The checksum is verified if
     the file is one of `write_safetensors`: if its header opens with {"__metadata__":{"sha256":", or 64
-    hexadecimal digits follow bytes that differ from these in three places or fewer. CheckpointError, whatever the bytes are, if it is no
-    safetensors file, is cut off or damaged; OSError if it cannot be read.
+    hexadecimal digits follow bytes that differ from these in three places or fewer. CheckpointError,
+    whatever the bytes are, if it isn't a safetensors file, or is cut off or damaged; OSError if it
+    can't be read.
     """

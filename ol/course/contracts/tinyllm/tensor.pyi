@@ -42,7 +42,7 @@ class Tensor(shapes.Tensor):
     """A tensor with products and reductions: the one to import.
 
     Reductions take an axis, a tuple of axes, or None for all; axes may be negative, and `keepdims`
-    leaves each reduced axis with length 1. ValueError for an axis that doesn't exist or is named twice.
+    keeps each reduced axis with length 1. ValueError for an axis that doesn't exist or is named twice.
     Dtypes are numpy's: sums of integers are int64, means of integers float64.
     """
 
@@ -63,13 +63,13 @@ class Tensor(shapes.Tensor):
     def max(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """The largest number along an axis, several, or all (None).
 
-        Equal largest ones share the gradient evenly. A group with NaN has the maximum NaN, and the
+        Tied entries share the gradient evenly. The maximum of a group with NaN is NaN, and the
         gradient goes to the NaN. ValueError for the maximum of no numbers.
         """
     def min(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """The smallest number along an axis, otherwise as `max`; ValueError for no numbers."""
+        """The smallest number along an axis, otherwise like `max`; ValueError for no numbers."""
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> NDArray[np.intp]:
-        """The place of the largest number along an axis, or of all numbers in row-major order (None).
+        """The index of the largest number along an axis, or of all numbers in row-major order (None).
 
         An array of integers, or one integer for None; the first of equal ones, or of NaNs. ValueError
         for the largest of no numbers.
@@ -77,8 +77,8 @@ class Tensor(shapes.Tensor):
     def softmax(self, axis: int = -1) -> Self:
         """Positive weights that sum to 1 along an axis, in the proportions of e to the power of each.
 
-        Finite for all finite numbers; -inf has the weight 0, and a row of -inf alone NaN, with numpy's
-        warning. float16 is computed in float32.
+        Finite for all finite numbers. -inf gets the weight 0, and a row of nothing but -inf gives NaN,
+        with numpy's warning. float16 is computed in float32.
         """
     def log_softmax(self, axis: int = -1) -> Self:
         """The natural logarithm of each weight of `softmax`, finite for all finite numbers."""
@@ -88,8 +88,8 @@ def where(
 ) -> Tensor:
     """a where the condition is true, else b, entry by entry; the three shapes broadcast.
 
-    What was not chosen changes nothing, even if it is NaN, and gets the gradient 0. TypeError unless the
-    condition is of bools, ValueError for shapes that do not fit.
+    A number that isn't chosen changes nothing, even if it's NaN, and gets the gradient 0. TypeError
+    unless the condition's dtype is bool, ValueError for shapes that don't fit.
     """
 
 def zeros(
@@ -110,8 +110,8 @@ def arange(
     dtype: DTypeLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A leaf with one axis: the numbers from start up to stop, but without it, in steps of `step`.
+    """A leaf with one axis: the numbers from start up to, but not including, stop, in steps of `step`.
 
-    A single number is the stop, and start is then 0. int64 if all three are integers, else float32, unless `dtype` says. ValueError
-    for a step of 0.
+    A single number is the stop, and start is then 0. int64 if all three are integers, else float32,
+    unless `dtype` says otherwise. ValueError for a step of 0.
     """
