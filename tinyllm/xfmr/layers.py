@@ -357,8 +357,8 @@ class _Stack(Module):
 class Encoder(_Stack):
     """A stack of encoder layers, `layers.0` and so on, and a final `norm`, or None.
 
-    `final_norm` None means: with pre-norm yes, with post-norm no. Parameters are drawn from `rng`, by
-    default default_generator(). ValueError unless n_layers is a positive int.
+    With `final_norm` None there is one after pre-norm layers and none after post-norm layers. Parameters
+    are drawn from `rng`, by default default_generator(). ValueError unless n_layers is a positive int.
     """
 
     _kind = EncoderLayer
@@ -373,8 +373,8 @@ class Encoder(_Stack):
 class DecoderCache:
     """What a decoder keeps of N sequences that it reads piece by piece: `Decoder.begin` makes one.
 
-    By layer, the keys and values of each sequence's memory [N, Ts, d] and of its tokens so far [N, t, d].
-    Arrays in a cache are never written to; a cache can be continued in several ways.
+    For each layer, the keys and values of each sequence's memory [N, Ts, d] and of its tokens so far
+    [N, t, d]. Arrays in a cache are never written to; a cache can be continued in several ways.
     """
 
     def __init__(

@@ -25,7 +25,7 @@ def embed(table: Tensor, ids: ArrayLike) -> Tensor:
 
     The gradient of a row is the sum over all places of its id; NaN in one place spoils no other row.
     TypeError for a table that is not a tensor and for ids that are not ints, ValueError for ids outside 0 to
-    V - 1: negative ones are not counted from the end.
+    V - 1; negative ids are not counted from the end.
     """
 
 class Embedding(Module):

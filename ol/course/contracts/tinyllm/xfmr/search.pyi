@@ -25,7 +25,7 @@ class Hypothesis(NamedTuple):
 def greedy_search(
     step: Step, n_inputs: int, *, start: int, end: int, max_length: int
 ) -> list[Hypothesis]:
-    """The likeliest token each time, of equal ones the smallest, one sequence an input.
+    """The likeliest token each time, of equally likely ones the smallest; one sequence for each input.
 
     step(prefixes [N, t], inputs [N]) -> log-probabilities of the next token [N, V]; prefixes begin with
     `start`. Sequences that have ended are not asked for again. The score is the mean log-probability.
@@ -43,16 +43,17 @@ def beam_search(
     width: int,
     alpha: float = 1.0,
 ) -> list[list[Hypothesis]]:
-    """For each input up to `width` sequences, best score first, of equal scores the one that ended
+    """For each input up to `width` sequences, best score first; of equal scores, the one that ended
     first.
 
     step as for `greedy_search`, prefixes [N, t]; tokens of log-probability -inf are never written. At
     each length the `width` most probable beginnings are kept; of equal ones, the one whose own
-    beginning ranked higher, then the smaller token. One that ended keeps its place and is not
-    continued. The search ends when ended sequences have all places, or at max_length tokens; what is
-    still alive is returned too, with ended=False. ValueError unless width and max_length are positive ints and
-    alpha >= 0 with max_length**alpha below 1e304. Source: Sutskever et al. (2014), section 3.2; score: Wu et al. (2016), eq. 14, with
-    the plain length.
+    beginning ranked higher, then the smaller token. A sequence that has ended keeps its place and is
+    not continued. The search ends when ended sequences have all places, or at max_length tokens; what
+    has not ended by then is returned too, with ended=False. ValueError unless width and max_length are
+    positive ints and alpha >= 0 with max_length**alpha below 1e304, and for log-probabilities that are
+    NaN, positive, or of another shape. Source: Sutskever et al. (2014), section 3.2; score: Wu et al.
+    (2016), eq. 14, with the plain length.
     """
 
 def log_softmax(logits: ArrayLike) -> Array:
