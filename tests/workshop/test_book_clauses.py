@@ -1,4 +1,4 @@
-# Tangled from book/workshop/proof.md
+# Tangled from book/workshop/clauses.md
 """What the course's tests ask is what the contracts say, clause by clause."""
 
 import ast
