@@ -105,7 +105,7 @@ def zeros(
 def ones(
     *shape: int | Sequence[int], dtype: DTypeLike = np.float32, requires_grad: bool = False
 ) -> Tensor:
-    """A new leaf of ones, otherwise as `zeros`."""
+    """A new leaf of ones; shape and errors as for `zeros`."""
 
 def arange(
     start: float,
