@@ -18,7 +18,7 @@ __all__ = ["Tensor", "concatenate", "stack"]
 
 
 class Tensor(autograd.Tensor):
-    """A tensor that can be rearranged, indexed and joined."""
+    """A tensor that can be rearranged, indexed and joined. TypeError for lengths that are no ints."""
 
     __slots__ = ()
 
@@ -144,7 +144,7 @@ class Tensor(autograd.Tensor):
         return self.shape[0]
 
     def __iter__(self) -> Iterator[Self]:
-        """The entries along the first axis."""
+        """The entries along the first axis. TypeError if there is none."""
         return (self[i] for i in range(len(self)))
 
     def __contains__(self, item: object) -> bool:

@@ -185,7 +185,10 @@ def _operand(value: object) -> Any:
 def zeros(
     *shape: int | Sequence[int], dtype: DTypeLike = np.float32, requires_grad: bool = False
 ) -> Tensor:
-    """A leaf of zeros; the shape as zeros(2, 3) or zeros((2, 3))."""
+    """A leaf of zeros; the shape as zeros(2, 3) or zeros((2, 3)).
+
+    TypeError for lengths that are no ints and integers that require grad, ValueError for negative lengths.
+    """
     return _filled(np.zeros, shape, dtype, requires_grad)
 
 
@@ -215,8 +218,8 @@ def arange(
 ) -> Tensor:
     """A leaf of the numbers from start up to, but not including, stop, in steps of `step`.
 
-    A single number is the stop, and start is then 0. int64 if all three are integers, else float32,
-    unless `dtype` says otherwise. ValueError for a step of 0.
+    A single number is the stop, and start is then 0. int64 if all three are integers, else float32, unless `dtype` says.
+    TypeError for integers that require grad, ValueError for a step of 0.
     """
     first, end = (0, start) if stop is None else (start, stop)
     if step == 0:

@@ -200,7 +200,8 @@ class AdamW(_Optimizer):
         """Move every parameter that has a gradient; its `.data` becomes a new array.
 
         The arrays that were there are not written to. ValueError, and nothing is moved, if a parameter's
-        shape or dtype has changed since the optimiser was made, or a setting is out of range.
+        shape or dtype has changed since the optimiser was made, or a setting is out of range; TypeError
+        for a gradient that is no array.
         """
         self._check()
         for bucket in self._buckets:
@@ -334,7 +335,7 @@ class SGD(_Optimizer):
     def step(self) -> None:
         """Move every parameter that has a gradient; its `.data` becomes a new array.
 
-        ValueError, and nothing is moved, as for AdamW.
+        ValueError and TypeError, and nothing is moved, as for AdamW.
         """
         self._check()
         for slot in self._slots:

@@ -12,11 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tinyllm.models import tokenizers as module
 from tinyllm.models.tokenizers import BPE, Special, WordPiece, split_words
 from tinyllm.num.pcg32 import PCG32
 
-ENGLISH = Path(module.__file__).read_text(encoding="utf-8")
+ENGLISH = Path(__file__).read_text(encoding="utf-8")
+SHOWN = [
+    *range(33, 127),
+    *range(161, 173),
+    *range(174, 256),
+]  # bytes that a file shows as themselves
+BYTE = {chr(b): b for b in SHOWN} | {
+    chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in SHOWN)
+}
 SCRIPTS = "Γνῶθι σεαυτόν. Познай себя, 己を知れ。 كان يا ما كان ½ cup of naïve café, x² + y² = Ⅷ — don't! 👩‍👩‍👧"
 WORDS = (ENGLISH, SCRIPTS * 3, "low " * 5 + "lower " * 2 + "newest " * 6 + "widest " * 3)
 
@@ -76,7 +83,7 @@ def test_training_equals_the_library_s(text):
     tokenizer = BPE.train(text, len(wanted))
     assert len(wanted) > 10
     assert tokenizer.merges == [
-        tuple(bytes(module.BYTE[letter] for letter in part) for part in pair) for pair in wanted
+        tuple(bytes(BYTE[letter] for letter in part) for part in pair) for pair in wanted
     ]
     assert tokenizer.encode(SCRIPTS) == other.encode(SCRIPTS).ids
 

@@ -47,7 +47,8 @@ class GPT(Module):
     Parameters: tokens.weight [V, d], positions.weight [context, d], blocks.layers.N.* and blocks.norm.*
     as L5.5's Encoder has them. Matrices are drawn from a normal distribution with standard deviation
     0.02, those that write into the stream divided by sqrt(2 n_layers); biases are 0. `rng` is
-    default_generator() unless given. Source: Radford et al. (2019), section 2.3.
+    default_generator() unless given. ValueError for settings that do not fit. Source: Radford et al.
+    (2019), section 2.3.
     """
 
     def __init__(self, config: GPTConfig, rng: PCG32 | None = None) -> None:

@@ -322,7 +322,7 @@ def default_generator() -> PCG32:
 def manual_seed(seed: int) -> PCG32:
     """Reset the process's generator to ``PCG32(seed)``, and return it.
 
-    ValueError unless 0 <= seed < 2**64.
+    ValueError unless 0 <= seed < 2**64, TypeError unless it's an integer.
     """
     _DEFAULT.set_state(PCG32(seed).state())
     return _DEFAULT

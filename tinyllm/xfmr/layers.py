@@ -170,7 +170,8 @@ ACTIVATIONS = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh}
 class FeedForward(Module):
     """Two linear maps with a bend between them, the same for every position: `up`, then `down`.
 
-    ValueError for an activation that is not "relu", "gelu" or "gelu_tanh".
+    ValueError for an activation that is not "relu", "gelu" or "gelu_tanh" and for sizes that are no
+    positive ints, TypeError for an `rng` that is no PCG32.
     """
 
     def __init__(
@@ -250,7 +251,8 @@ class EncoderLayer(Module):
     """Self-attention and a feed-forward network, each added to the stream.
 
     Parameters in order: self_attention.*, feed_forward.up.*, feed_forward.down.*, norm1.*, norm2.*;
-    drawn from `rng`, by default default_generator().
+    drawn from `rng`, by default default_generator(). TypeError for inputs that are no tensors, masks that
+    are not bool and an `rng` that is no PCG32, ValueError for shapes and settings that do not fit.
     """
 
     def __init__(self, config: LayerConfig, rng: PCG32 | None = None) -> None:

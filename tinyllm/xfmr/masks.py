@@ -42,7 +42,7 @@ def padding_mask(lengths: ArrayLike, Tk: int) -> Mask:
     """True for the keys before a sequence's end: lengths [B] -> bool [B, 1, 1, Tk].
 
     It hides keys, never queries. TypeError for lengths that are not whole numbers, ValueError for
-    lengths outside 0 to Tk.
+    other shapes and lengths outside 0 to Tk.
     """
     ends = np.asarray(lengths)
     if ends.ndim != 1:
@@ -56,7 +56,10 @@ def padding_mask(lengths: ArrayLike, Tk: int) -> Mask:
 
 
 def token_mask(tokens: ArrayLike, pad: int) -> Mask:
-    """True for the keys that are not padding: tokens [B, Tk] -> bool [B, 1, 1, Tk]."""
+    """True for the keys that are not `pad`: tokens [B, Tk] -> bool [B, 1, 1, Tk].
+
+    ValueError for other shapes.
+    """
     array = np.asarray(tokens)
     if array.ndim != 2:
         raise ValueError(f"token_mask: wants tokens [B, Tk], got shape {list(array.shape)}")
@@ -96,7 +99,10 @@ def _four_axes(mask: ArrayLike) -> Mask:
 
 
 def from_torch_key_padding_mask(mask: Any) -> Mask:
-    """`key_padding_mask` [B, Tk] of nn.MultiheadAttention (True = blocked) -> bool [B, 1, 1, Tk]."""
+    """`key_padding_mask` [B, Tk] of nn.MultiheadAttention (True = blocked) -> bool [B, 1, 1, Tk].
+
+    ValueError for floats other than 0 and -inf and for other shapes, TypeError for other dtypes.
+    """
     blocked = _blocked("from_torch_key_padding_mask", mask)
     if blocked.ndim != 2:
         raise ValueError(

@@ -30,7 +30,8 @@ Array: TypeAlias = NDArray[Any]
 def embed(table: Tensor, ids: ArrayLike) -> Tensor:
     """Rows of a table: table [V, d], ids [...] -> [..., d]; one recorded operation.
 
-    TypeError for ids that are not whole numbers, ValueError for ids outside 0 to V - 1.
+    TypeError for a table that is no tensor and ids that are not whole numbers, ValueError for a table of
+    another shape and ids outside 0 to V - 1.
     """
     tensor_argument("embed", "table", table)
     if table.ndim != 2:
@@ -59,7 +60,8 @@ class Embedding(Module):
     """A learned vector for each of n_tokens tokens; `weight` is float32 [n_tokens, d_model].
 
     Drawn from the normal distribution with standard deviation `std`, from `rng`, by default the
-    process's ``default_generator()``. ValueError unless both sizes are positive.
+    process's ``default_generator()``. ValueError unless both sizes are positive, TypeError for an `rng`
+    that is no PCG32.
     """
 
     def __init__(
@@ -88,7 +90,8 @@ def sinusoidal(
     """The positions start, start + 1, ... as waves: [length, d_model], between -1 and 1.
 
     Feature 2i is sin(t base^(-2i/d)) and feature 2i + 1 the cosine of the same angle; if d_model is
-    odd, the last sine has no cosine. Computed in float64. Vaswani et al. (2017), section 3.5.
+    odd, the last sine has no cosine. Computed in float64. ValueError unless length >= 0 and
+    d_model > 0 are ints and base > 0. Vaswani et al. (2017), section 3.5.
     """
     T = non_negative_int("sinusoidal", "length", length)
     d = positive_int("sinusoidal", "d_model", d_model)

@@ -29,11 +29,12 @@ AnyTensor = TypeVar("AnyTensor", bound="Tensor")
 class Tensor(ArrayHolder):
     """A numpy array of bools, integers or floats that remembers how it was computed.
 
-    Operations take tensors, numbers and arrays, broadcast as numpy does and give a new tensor of the
-    most derived class among the operands, in the dtype that numpy gives; a number of Python's own
-    takes the tensor's dtype. No operation writes into its operands. ValueError if shapes do not fit.
-    Floating-point warnings are numpy's. An array must not be written to between an operation and the
-    walk back through it; `.data` may be assigned.
+    Operations take tensors, real numbers and arrays of any layout (TypeError for all else, also
+    torch's tensors), broadcast as numpy does and give a new tensor of the most derived class among the
+    operands, in the dtype that numpy gives; a number of Python's own takes the tensor's dtype. No
+    operation writes into its operands, and none keeps anything for the next. ValueError if shapes do
+    not fit. Floating-point warnings are numpy's. An array must not be written to between an operation
+    and the walk back through it; `.data` may be assigned. Other attributes do not exist.
     """
 
     __slots__ = ("__weakref__", "_backward", "_parents", "grad")
@@ -54,7 +55,8 @@ class Tensor(ArrayHolder):
     @property
     def data(self) -> Array:
         """The numbers: a numpy array, not a copy. May be assigned; a `.grad` of another shape or
-        dtype is dropped then. TypeError for integers if the tensor requires grad."""
+        dtype is dropped then. TypeError for integers if the tensor requires grad, and for other dtypes as
+        above."""
     @data.setter
     def data(self, value: ArrayLike) -> None: ...
     @property
@@ -68,14 +70,16 @@ class Tensor(ArrayHolder):
 
         `cotangent`: this tensor's shape (else ValueError), a dtype that casts to this one's within
         its kind (else TypeError); None means 1 and wants a tensor of size 1 (else ValueError).
-        The stored gradients are in C order and share no memory with anything. The walked graph is
-        released unless `retain_graph`; a released one raises RuntimeError before any gradient
-        changes. RuntimeError also if this tensor does not require grad. Any depth: no recursion.
+        Each operation's backward runs once, when all its uses have reported, None among them. The stored
+        gradients are in C order and share no memory with anything. The walked graph is released on the
+        way unless `retain_graph`; a released one raises RuntimeError. An error leaves every gradient as it
+        was. RuntimeError also if this tensor does not require grad. Any depth: no recursion.
         """
     def detach(self) -> Self:
         """A leaf that does not require grad and looks at the same array."""
     def __getstate__(self) -> object:
-        """For `copy` and `pickle`: leaves only, RuntimeError for results."""
+        """For `copy` and `pickle`, which keep data, gradient and `requires_grad`: leaves only,
+        RuntimeError for results."""
     def __neg__(self) -> Self: ...
     def __add__(self, other: Self | Constant) -> Self: ...
     def __radd__(self, other: Constant) -> Self: ...
@@ -86,7 +90,8 @@ class Tensor(ArrayHolder):
     def __truediv__(self, other: Self | Constant) -> Self: ...
     def __rtruediv__(self, other: Constant) -> Self: ...
     def __pow__(self, other: Self | Constant) -> Self:
-        """Elementwise power. The slope of x**0 in x is 0, also at x = 0."""
+        """Elementwise power. The slope of x**0 in x is 0, also at x = 0, and so is that of 0**y in y for
+        y >= 0. Of an operand that requires no grad no slope is worked out."""
     def __rpow__(self, other: Constant) -> Self: ...
     def __iadd__(self, other: object) -> NoReturn:
         """TypeError, as all in-place operators: a tensor is not written to."""
@@ -116,11 +121,11 @@ class Tensor(ArrayHolder):
     def clip(self, low: float | None = None, high: float | None = None) -> Self:
         """Each number, but `low` where it is smaller and `high` where it is larger; None: no bound.
 
-        The slope is 1 from bound to bound, also on them, and 0 elsewhere and at NaN. TypeError for a
-        bound that is no number.
+        The slope is 1 from bound to bound, also on them, and 0 elsewhere and at NaN. Floats keep their
+        dtype. TypeError for a bound that is no number.
         """
     def sigmoid(self) -> Self:
-        """1 / (1 + e**-x) of each number x; no size of x overflows."""
+        """1 / (1 + e**-x) of each number x; no size of x overflows. Integers become float64."""
     def exp(self) -> Self:
         """e to the power of each number."""
     def log(self) -> Self:
@@ -145,7 +150,7 @@ def record(data: Array, parents: Sequence[AnyTensor], backward: Backward) -> Any
     """
 
 def unbroadcast(share: Array, shape: tuple[int, ...]) -> Array:
-    """Sum `share` over the axes along which broadcasting repeated an array of `shape`.
+    """Sum `share`, as `sum_over` does, over the axes along which broadcasting repeated an array of `shape`.
 
     Returns an array of `shape`; raises ValueError if `shape` does not broadcast to the share's.
     """
@@ -156,7 +161,8 @@ def sum_over(x: Array, axes: tuple[int, ...], keepdims: bool = False) -> Array:
 def no_grad() -> AbstractContextManager[None]:
     """Inside the block, or the function it decorates, operations are not recorded.
 
-    Blocks nest; each thread has its own state. A paused generator may be closed in another context,
+    Blocks nest; each thread has its own state. What it returns opens one block (RuntimeError for a
+    second). A paused generator may be closed in another context,
     which ends its block. TypeError for decorating a generator or coroutine function, whose body runs
     after the call.
     """

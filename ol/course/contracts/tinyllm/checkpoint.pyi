@@ -27,9 +27,13 @@ def write_atomically(path: str | os.PathLike[str], parts: Iterable[Bytes]) -> No
     processes and threads write it.
 
     Missing folders are made; a link is followed; the old file's permissions are kept, and a new one has
-    those of any new file. Scratch files that killed writers of this file left beside it are removed. If
-    anything fails, the old file is as it was. OSError, naming `path` or a folder that can't be made;
-    its errno is EINVAL if `path` is a folder or a device.
+    those of any new file. The parts go to `.NAME.HEX.tmp` beside it, with the first 30 characters of its
+    name and 16 random hexadecimal digits: made by `open`, locked by this module's `try_lock` where there
+    are locks, and made again if it is gone by then. After ``os.fsync`` it takes the place by
+    ``os.replace``, and the folder is synced too. Files with such a name that nobody has locked are what
+    killed writers have left, and the next writer removes them. If anything fails the old file is as it
+    was, and nothing is left beside it. An OSError names `path`, or a folder that cannot be made;
+    it is one, with errno EINVAL, if `path` is a folder or a device.
     """
 
 def try_lock(file: IO[Any]) -> bool:
@@ -42,20 +46,23 @@ def write_safetensors(
     arrays: Mapping[str, ArrayLike],
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write arrays of any shape [...] by name, and texts by name, in the safetensors format, by
-    `write_atomically`.
+    """Write arrays of any shape [...] and layout by name, and texts by name, in the safetensors format, by
+    `write_atomically`; neither is changed.
 
-    Dtypes: float16, 32 and 64, ints and unsigned ints of 8 to 64 bits, bools; else TypeError. The
-    metadata get an entry "sha256", the checksum of the whole file with zeros in its place. ValueError
-    for metadata of that name and for an array named "__metadata__".
+    Float16, 32 and 64, ints and unsigned ints of 8 to 64 bits, bools, and texts as metadata; else
+    TypeError. The header is JSON without spaces: the metadata, then the arrays as given, then spaces, so
+    that the data begin at a multiple of 8 and, largest items first, each array at one of its item's
+    size. The metadata begin with an entry "sha256", the checksum of the whole file with zeros in its
+    place. ValueError for metadata of that name and an array named "__metadata__".
     """
 
 def read_safetensors(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]]:
-    """The arrays, of the shapes [...] that the file says, and the metadata without the checksum.
+    """The arrays, in the order and of the shapes [...] that the header says, and the metadata without the
+    checksum.
 
     Arrays are copies in the machine's byte order; BF16 comes as float32. The checksum is verified if
     the file is one of `write_safetensors`: if its header opens with {"__metadata__":{"sha256":", or 64
-    hexadecimal digits follow bytes that differ from these in three places or fewer. CheckpointError,
-    whatever the bytes are, if it isn't a safetensors file, or is cut off or damaged; OSError if it
-    can't be read.
+    hexadecimal digits follow bytes that differ from these in three places or fewer. CheckpointError, whatever the bytes are, if it is no
+    safetensors file (with a gap, an overlap, a name twice, a bool other than 0 and 1), is cut off or
+    damaged; OSError if it cannot be read.
     """

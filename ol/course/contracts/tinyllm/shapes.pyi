@@ -13,7 +13,9 @@ class Tensor(autograd.Tensor):
     """A tensor that can be rearranged, indexed and joined.
 
     All operations can be differentiated, work on any memory layout and dtype, and read places in
-    row-major order. Lengths and orders are given as f(2, 3) or as f((2, 3)).
+    row-major order. What holds for L0.1's operations holds for these: the class of results, gradients
+    that are not shared, inputs not written to, nothing kept. Lengths and orders are given as f(2, 3) or
+    as f((2, 3)), in ints (else TypeError).
     """
 
     __slots__ = ()
@@ -57,20 +59,20 @@ class Tensor(autograd.Tensor):
     def __getitem__(self, index: Any) -> Self:
         """numpy's indexing, by integers, slices, None, ..., masks, and arrays or tensors of integers.
 
-        A place that is picked n times gets n shares of gradient. The index is copied. IndexError as
-        numpy raises it.
+        A place that is picked n times gets n shares of gradient, added up in float32 at least. The
+        index is copied. IndexError as numpy raises it. No place can be assigned to.
         """
     def split(self, lengths: int | Sequence[int], axis: int = 0) -> list[Self]:
         """Parts of these lengths along an axis, as views; `concatenate` joins them again.
 
-        One number: parts of that length, the last with what is left; no part of an empty axis.
+        One number, at least 1: parts of that length, the last with what is left; no part of an empty axis.
         ValueError unless the lengths are 0 or more and the axis in all, and for an axis that is not
         there.
         """
     def __len__(self) -> int:
         """The length of the first axis. TypeError if there is none."""
     def __iter__(self) -> Iterator[Self]:
-        """The entries along the first axis."""
+        """The entries along the first axis. TypeError if there is none."""
     def __contains__(self, item: object) -> bool:
         """Raises TypeError: what is meant, an entry or a row, is better said with `==`."""
 
@@ -78,7 +80,7 @@ def concatenate(tensors: Iterable[AnyTensor], axis: int = 0) -> AnyTensor:
     """Tensors end to end along an axis that they have; all other lengths must agree.
 
     The dtype is numpy's of all parts; each part's gradient has the part's. ValueError for shapes
-    that do not fit and for no tensors, TypeError for anything that is no tensor and an axis that is no
+    that do not fit, another axis and no tensors, TypeError for anything that is no tensor and an axis that is no
     int.
     """
 

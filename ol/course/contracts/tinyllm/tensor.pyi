@@ -41,9 +41,10 @@ Axis: TypeAlias = int | tuple[int, ...] | None
 class Tensor(shapes.Tensor):
     """A tensor with products and reductions: the one to import.
 
-    Reductions take an axis, a tuple of axes, or None for all; axes may be negative, and `keepdims`
-    keeps each reduced axis with length 1. ValueError for an axis that doesn't exist or is named twice.
-    Dtypes are numpy's: sums of integers are int64, means of integers float64.
+    What holds for the operations of L0.1 and L0.2 holds for these. Reductions take an axis, a tuple of
+    axes, none in (), or None for all; axes may be negative, and `keepdims` leaves each reduced axis with
+    length 1. ValueError for an axis that doesn't exist or is named twice. Dtypes are numpy's: sums of
+    integers are int64, means of integers float64.
     """
 
     __slots__ = ()
@@ -52,14 +53,16 @@ class Tensor(shapes.Tensor):
         """Matrix product over the last two axes: [.., M, K] @ [.., K, N] is [.., M, N].
 
         The axes before them broadcast; a vector is a row on the left and a column on the right, and
-        its added axis is removed from the result. Shapes are checked first: ValueError.
+        its added axis is removed from the result. No gradient of a shared matrix is made for each batch.
+        ValueError for shapes that do not fit.
         """
     def __rmatmul__(self, other: Array) -> Self:
         """array @ tensor."""
     def sum(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """The sum along an axis, several, or all (None)."""
+        """The sum along an axis, several, or all (None); float16 is added up in float32."""
     def mean(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """The mean along an axis, several, or all (None). ValueError for the mean of no numbers."""
+        """The mean along an axis, several, or all (None), in float16 of any count too. ValueError for the
+        mean of no numbers."""
     def max(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """The largest number along an axis, several, or all (None).
 
@@ -88,19 +91,21 @@ def where(
 ) -> Tensor:
     """a where the condition is true, else b, entry by entry; the three shapes broadcast.
 
-    A number that isn't chosen changes nothing, even if it's NaN, and gets the gradient 0. TypeError
-    unless the condition's dtype is bool, ValueError for shapes that don't fit.
+    a and b may be lists of numbers; of two constants a `Tensor` is made. What was not chosen changes
+    nothing, even if it is NaN, and gets the gradient 0. TypeError unless the condition is of bools and a
+    and b are of numbers, ValueError for shapes that do not fit.
     """
 
 def zeros(
     *shape: int | Sequence[int], dtype: DTypeLike = np.float32, requires_grad: bool = False
 ) -> Tensor:
-    """A leaf of zeros; the shape as zeros(2, 3) or zeros((2, 3))."""
+    """A new leaf of zeros; the shape as zeros(2, 3) or zeros((2, 3)). TypeError for lengths that are no
+    ints and integers that require grad, ValueError for negative lengths."""
 
 def ones(
     *shape: int | Sequence[int], dtype: DTypeLike = np.float32, requires_grad: bool = False
 ) -> Tensor:
-    """A leaf of ones; the shape as ones(2, 3) or ones((2, 3))."""
+    """A new leaf of ones; shape and errors as for `zeros`."""
 
 def arange(
     start: float,
@@ -112,6 +117,7 @@ def arange(
 ) -> Tensor:
     """A leaf with one axis: the numbers from start up to, but not including, stop, in steps of `step`.
 
-    A single number is the stop, and start is then 0. int64 if all three are integers, else float32,
-    unless `dtype` says otherwise. ValueError for a step of 0.
+    A single number is the stop, and start is then 0. int64, counted in integers, if all three are
+    integers, else float32, unless `dtype` says. TypeError for integers that require grad, ValueError for
+    a step of 0.
     """

@@ -24,10 +24,10 @@ def cross_entropy(
     logits [..., V] of any size, targets whole numbers [...] from 0 to V - 1, copied. Positions whose target
     is `ignore` (None: no target is) are never read, count for nothing and have gradient 0.
     "mean" is over the positions that count, a tensor of shape (); "sum" is their sum, of shape ();
-    "none" the loss of each position [...], 0 where ignored. Computed in float32 at least and
-    returned in the logits' dtype. ValueError for shapes that don't fit, an unknown reduction, a
-    target that isn't a class, and a mean over no position; TypeError for logits that aren't a floating
-    tensor and for targets that aren't ints.
+    "none" the loss of each position [...], 0 where ignored. Finite for finite logits, computed in float32 at
+    least and returned in the logits' dtype; any layout, and nothing is written to. ValueError for shapes that do not fit, an unknown reduction, a
+    target that is no class, and a mean over no position; TypeError for logits that are no floating
+    tensor and for targets that are not ints.
     Source: torch.nn.functional.cross_entropy.
     """
 
@@ -37,7 +37,8 @@ class AdamW:
     A step computes, for each parameter that has a gradient g:
     m += (1 - beta1)(g - m); v = beta2 v + (1 - beta2) g g;
     data = (1 - lr weight_decay) data - lr m / (1 - beta1^s) / (sqrt(v / (1 - beta2^s)) + eps),
-    where s is the number of steps that this parameter has taken, this one included.
+    s being the number of steps that this parameter has taken, this one included. Nothing of g is
+    remembered where a beta is 0, be it infinite, and no parameter changes what becomes of another.
     Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization" (2019), algorithm 2.
     """
 
@@ -56,9 +57,9 @@ class AdamW:
         decays: Callable[[str, Tensor], bool] | None = None,
     ) -> None:
         """parameters: tensors (named "0", "1", ...), or pairs of name and tensor; at least one, and
-        each tensor and each name once, else ValueError. TypeError for anything else, a single tensor and
-        a module included, and for a tensor that isn't floating; ValueError for the result of an operation.
-        decays: which of them decay, by name and tensor; None for all. ValueError unless lr, eps
+        each tensor and each name once, else ValueError; frozen leaves may be among them; TypeError for anything else, a single tensor or a module
+        too, or one that is not floating; ValueError for the result of an operation. decays: which of
+        them decay, by name and tensor; None for all. ValueError unless lr, eps
         and weight_decay are finite and at least 0, and 0 <= betas < 1."""
 
     def zero_grad(self) -> None:
@@ -66,9 +67,10 @@ class AdamW:
     def step(self) -> None:
         """Move every parameter that has a gradient; the others keep their data, means and count.
 
-        `.data` becomes a new array; no array is written to. ValueError, and nothing moves, if a
-        parameter has another dtype or size than when the optimiser was made, or if a setting that
-        was assigned since is out of range.
+        `.data` becomes a new array of the same dtype; no array is written to. Settings and `.data` may be
+        assigned between steps. ValueError, and nothing moves, if a parameter has another dtype or size
+        than when the optimiser was made, a gradient another shape, or a setting is not in its range;
+        TypeError for a gradient that is no array.
         """
     def state_dict(self) -> dict[str, Array]:
         """Copies: NAME.exp_avg and NAME.exp_avg_sq in the parameter's shape and dtype, NAME.step
@@ -82,6 +84,7 @@ class SGD:
 
     A step computes, for each parameter that has a gradient g:
     u = momentum u + (g + weight_decay data), where u begins at 0; data = data - lr u.
+    With momentum 0 nothing is remembered.
     """
 
     lr: float
@@ -102,7 +105,7 @@ class SGD:
     def step(self) -> None:
         """Move every parameter that has a gradient; the others keep their data and u.
 
-        `.data` becomes a new array. ValueError, and nothing moves, as for AdamW.
+        `.data` becomes a new array. ValueError and TypeError, and nothing moves, as for AdamW.
         """
     def state_dict(self) -> dict[str, Array]:
         """Copies: NAME.momentum_buffer in the parameter's shape and dtype."""
@@ -112,11 +115,11 @@ class SGD:
 def clip_grad_norm(parameters: Parameters, max_norm: float) -> float:
     """Scale all gradients by min(1, max_norm / (length + 1e-6)), in place.
 
-    The length is that of all gradients as one vector; the return value is the length before clipping.
-    Parameters without a gradient count for nothing. max_norm may be math.inf, which only measures.
-    ValueError unless max_norm > 0; ValueError or TypeError for parameters that AdamW would refuse;
-    FloatingPointError that names the parameters, and nothing is scaled, if a gradient holds NaN or
-    infinity. Source: torch.nn.utils.clip_grad_norm_.
+    The length is that of all gradients as one vector, of any size in float64; it is returned, as it was
+    before, as a float. Parameters
+    without a gradient count for nothing. max_norm may be math.inf, which only measures. ValueError
+    unless max_norm > 0, and for parameters and gradients as AdamW refuses them (TypeError too); FloatingPointError that names the parameters, and nothing is scaled, if a
+    gradient holds NaN or infinity. Source: torch.nn.utils.clip_grad_norm_.
     """
 
 def warmup_cosine(step: int, *, peak: float, warmup: int, total: int, floor: float = 0.0) -> float:

@@ -37,7 +37,8 @@ class GPT(Module):
     Parameters: tokens.weight [V, d], positions.weight [context, d], blocks.layers.N.* and blocks.norm.*.
     Matrices and tables are drawn from a normal distribution with standard deviation 0.02, those that
     write into the stream (out_proj, down) 0.02 / sqrt(2 n_layers); biases are 0, norms 1 and 0. `rng`
-    is default_generator() unless given; each place that drops has a generator of its own.
+    is default_generator() unless given; each place that drops has a generator of its own. A call keeps
+    nothing for the next. ValueError for settings that do not fit.
     Source: Radford et al. (2019), section 2.3.
     """
 
@@ -62,9 +63,6 @@ class GPT(Module):
         ValueError for other shapes and T below 2.
         """
 
-    def extra_repr(self) -> str:
-        """The sizes that `repr` shows of this module."""
-
 def probabilities(
     logits: ArrayLike,
     temperature: float = 1.0,
@@ -76,7 +74,7 @@ def probabilities(
     Logits are divided by the temperature; 0 leaves the likeliest token alone. Then top_k keeps the k
     likeliest, then top_p as many of the likeliest as are needed for a probability of at least p. Of
     equal ones the first. ValueError for logits that are not [V] or whose largest is infinite or NaN, a
-    temperature that is negative or not finite, top_k below 1, and top_p outside 0 < p <= 1. Source: Holtzman et al. (2020).
+    temperature that is negative or not finite, a top_k that is no int of at least 1, and top_p outside 0 < p <= 1. Source: Holtzman et al. (2020).
     """
 
 def generate(
@@ -91,8 +89,8 @@ def generate(
 ) -> Iterator[int]:
     """The next n tokens, one by one, as they are drawn; the model reads the last `context` tokens.
 
-    `ids`: at least one token. `rng` is default_generator() unless given, and one uniform number is
-    drawn a token. Nothing is recorded; dropout is the model's mode. TypeError for ids that aren't
+    `ids`: at least one token. `rng` is default_generator() unless given. Each
+    token is the first at which the sum of the probabilities so far is above ``rng.uniform()``. Nothing is recorded; dropout is the model's mode. TypeError for ids that aren't
     ints; ValueError for no tokens, for n that is no int of at least 0, and as `probabilities`.
     """
 
@@ -100,7 +98,8 @@ def gpt2_arrays(model: GPT) -> dict[str, Array]:
     """The parameters under the names and in the shapes of Hugging Face's GPT-2; copies, C-contiguous."""
 
 def load_gpt2_arrays(model: GPT, arrays: Mapping[str, ArrayLike]) -> None:
-    """Copy arrays in the layout of Hugging Face's GPT-2 into the model; floating of any width.
+    """Copy arrays in the layout of Hugging Face's GPT-2 into the model; floating of any width, while the
+    model keeps its dtype.
 
     Masks that old files hold (h.N.attn.bias, h.N.attn.masked_bias) are passed over, `transformer.` in
     front of names too. ValueError, and nothing is loaded, for missing and unknown names, other shapes,

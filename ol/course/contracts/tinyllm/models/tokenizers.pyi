@@ -27,7 +27,8 @@ class BPE:
     """Byte-pair encoding on bytes.
 
     `vocabulary` has a number for each token, `merges` the pairs in order of rank, `special` the
-    numbers of special tokens. `len()` is one more than the largest number. ValueError for a merge
+    numbers of special tokens; all are copied, and an iterator will do. `len()` is one more than the
+    largest number. `before`, `after` and `prefix_space` may be assigned. ValueError for a merge
     whose parts or result have no number, for a number that two tokens have or that is no int from 0
     to 2**31 - 1, and for an empty special token.
     Source: Sennrich et al. (2016); Radford et al. (2019).
@@ -81,7 +82,7 @@ class BPE:
 class WordPiece:
     """BERT's pieces of words: the longest that fits, from the left; `##` begins those inside a word.
 
-    `pieces` in the order of their numbers, or with them; of these `special` are found in text before
+    `pieces` in the order of their numbers, also from an iterator, or with them; of these `special` are found in text before
     it is cut, by default [PAD], [UNK], [CLS], [SEP] and [MASK]. With `lower`, text loses capitals and
     accents. Control characters are dropped; ideographs and punctuation marks are words of their own.
     A word of more than 100 characters, or with a rest that no piece fits, is [UNK]. Texts are put

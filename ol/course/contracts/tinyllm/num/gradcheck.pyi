@@ -11,7 +11,7 @@ __all__ = ["CheckedInput", "GradientError", "Report", "gradcheck"]
 
 @dataclass(frozen=True)
 class CheckedInput:
-    """What the check found out about one input or parameter."""
+    """What the check found out about one input or parameter; of an empty one, worst and largest are 0."""
 
     name: str
     shape: tuple[int, ...]
@@ -22,7 +22,8 @@ class CheckedInput:
 
 @dataclass(frozen=True)
 class Report:
-    """What a gradcheck has compared, if it passed."""
+    """What a gradcheck has compared, if it passed. As text it has a line for each input, with its name,
+    "7 of 50 entries" and, if it vanishes, ZERO."""
 
     inputs: tuple[CheckedInput, ...]
     step: float
@@ -57,18 +58,21 @@ def gradcheck(
         first name.
     parameters: what else to check, as pairs or a mapping of name and tensor; by default
         ``f.named_parameters()`` if f has that method, as a Module does.
-    cotangents: one array for each output; by default drawn, 0.5 <= |c| < 1.5, of either sign.
-    sample: check at most this many entries of each tensor, chosen at random; None for all.
+    cotangents: one array for each output; by default drawn, 0.5 <= |c| < 1.5, of either sign,
+        each number anew.
+    sample: check at most this many entries of each tensor, an int >= 1, chosen at random; None for all.
     seed: for the cotangents and the sample.
-    step: for the differences, times |x| where that's larger than 1.
+    step: for the differences, times |x| where that's larger than 1. Each entry is moved alone, once up
+        and once down, and outputs are subtracted before they are weighed and summed.
 
     Anything with data, grad, requires_grad, shape, dtype and backward(cotangent) is a tensor.
     Gradient g and difference quotient d agree if both are finite and |g - d| <= atol + rtol |d|;
-    no gradient (None) counts as 0.
+    no gradient (None) counts as 0, and one of another shape is wrong.
 
-    GradientError (an AssertionError) names each faulty tensor, its worst entry, both values and
-    the tolerance. TypeError for a floating tensor among inputs, parameters and outputs that isn't
+    GradientError (an AssertionError) names each faulty tensor, its worst entry as x[0, 2] (one that is
+    not finite is the worst), both values to four digits at least, and the tolerance. TypeError for a floating tensor among inputs, parameters and outputs that isn't
     float64, for inputs that aren't in a list or mapping, and for a parameter or an output that
     isn't a tensor. ValueError if there's nothing to check, for cotangents that don't fit, for
-    sample < 1, and if two calls of f differ. All arrays and gradients are left as they were.
+    another sample, and if two calls of f differ. All arrays and gradients are left as they were, also if f
+    raises. Arrays may have any layout, be read-only, or share memory.
     """

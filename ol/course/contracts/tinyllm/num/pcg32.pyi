@@ -12,12 +12,13 @@ __all__ = ["PCG32", "default_generator", "manual_seed"]
 class PCG32:
     """A sequence of random numbers, chosen by a seed and a stream number.
 
-    PCG-XSH-RR 64/32 (M. E. O'Neill, 2014). Bulk draws equal one-at-a-time draws bit for bit, and
-    leave the generator where they leave it. A float32, and an integer from a range of at most
+    PCG-XSH-RR 64/32 of O'Neill (2014). Bulk draws equal one-at-a-time draws bit for bit, leave the
+    generator where they leave it, and give new arrays; they run no Python for each number. A float32, and an integer from a range of at most
     2**32, take one 32-bit draw, and one more after each refusal; a float64 and an integer from a
     larger range take two. Arrays are filled in C order; shape () gives an array without axes.
 
-    TypeError for a count, seed or size that isn't an integer, ValueError for one out of range.
+    TypeError for a count, seed or size that isn't an integer (numpy's are), ValueError for one out of
+    range. A refused call changes nothing. `repr` shows the seed.
     """
 
     seed: int
@@ -87,8 +88,9 @@ class PCG32:
 
         mean + std * z, where a standard normal number is below z with probability
         (k + 1/2) / 2**b: k is one draw and b = 32 for float32 (the default), k is the 53 bits of
-        `uniform` and b = 53 for float64. Computed in float64 (Wichura's AS 241). ValueError unless
-        mean and std are finite and std >= 0.
+        `uniform` and b = 53 for float64. Computed in float64 (Wichura's AS 241), the upper half as
+        the lower with the other sign. ValueError unless mean and std are finite and std >= 0; TypeError
+        for another dtype.
         """
 
     def integers(self, low: int, high: int, shape: int | Sequence[int] = ()) -> NDArray[np.int64]:
@@ -109,12 +111,11 @@ class PCG32:
 def default_generator() -> PCG32:
     """The process's own generator, which every module built without `rng` draws from.
 
-    It starts as ``PCG32(0)``, is always the same object, and moves on with each draw. It's for one
-    thread at a time.
+    It starts as ``PCG32(0)``, is always the same object, and moves on with each draw.
     """
 
 def manual_seed(seed: int) -> PCG32:
     """Reset the process's generator, counts and all, to ``PCG32(seed)``, and return it.
 
-    ValueError unless 0 <= seed < 2**64.
+    ValueError unless 0 <= seed < 2**64, TypeError unless it's an integer.
     """

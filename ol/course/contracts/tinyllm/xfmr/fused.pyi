@@ -22,7 +22,8 @@ def fused_attention(
     """The output [..., Tq, dv] of `scaled_dot_product_attention`, without its weights.
 
     Arguments, output and errors as there. `rows` is the number of query rows worked on at a time, by
-    default chosen by the sizes; ValueError if it is not positive. Memory grows with Tq + Tk, not with
+    default chosen by the sizes; ValueError if it is not positive. Neither it nor the number of threads
+    changes more than last bits. Memory grows with Tq + Tk, not with
     Tq * Tk. Dao et al. (2022), appendix B.
     """
 

@@ -40,13 +40,14 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
     """(x - mean) / sqrt(variance + eps) over the last axis, times weight, plus bias.
 
     x [..., d], weight [d], bias [d] -> [..., d] in the dtype they promote to; computed in float32 at
-    least. The variance is biased (divided by d), and does not overflow. TypeError unless all
+    least. The variance is biased (divided by d), and exact for numbers of any size: of equal ones it is
+    0. What is not finite spoils its own row alone. Any layout, and nothing is written to. TypeError unless all
     three are floating-point tensors, ValueError for shapes that do not fit. Source: Ba, Kiros and Hinton (2016).
     """
 
 class LayerNorm(Module):
-    """`layer_norm` with `weight` float32 [d], ones at first, and `bias` float32 [d], zeros. ValueError
-    unless d is a positive int and eps > 0."""
+    """`layer_norm` with `weight` float32 [d], ones at first, and `bias` float32 [d], zeros; `repr` shows
+    "8, eps=1e-05". ValueError unless d is a positive int and eps > 0."""
 
     eps: float
     weight: Tensor
@@ -59,7 +60,7 @@ class LayerNorm(Module):
         """The sizes that `repr` shows of this module."""
 
 def relu(x: Tensor) -> Tensor:
-    """max(0, x) of each number, any shape; the slope at 0 is 0. NaN stays NaN, and its gradient
+    """max(0, x) of each number, any shape, layout and dtype; the slope at 0 is 0. NaN stays NaN, and its gradient
     passes. TypeError unless x is a tensor."""
 
 class FeedForward(Module):
@@ -67,7 +68,8 @@ class FeedForward(Module):
 
     Parameters: up.weight [d_ff, d_model], up.bias, down.weight [d_model, d_ff], down.bias, L0.4's
     Linears drawn from `rng` in that order, by default default_generator(). activation: "relu",
-    "gelu" (erf) or "gelu_tanh", else ValueError.
+    "gelu" (erf) or "gelu_tanh", else ValueError; `repr` shows it. ValueError for sizes that are no
+    positive ints, TypeError for an `rng` that is no PCG32.
     """
 
     activation: str
@@ -90,10 +92,10 @@ class FeedForward(Module):
 
 @dataclass(frozen=True)
 class LayerConfig:
-    """The settings of an encoder or decoder layer; the modules that use them check them.
+    """The settings of an encoder or decoder layer, frozen; the modules that use them check them.
 
     dropout: while training, the rate at which attention weights, hidden features and what each
-    sublayer adds are dropped. norm_first: pre-norm (True) or post-norm.
+    sublayer adds are dropped, recorded or not; the stream itself is not. norm_first: pre-norm (True) or post-norm.
     """
 
     d_model: int
@@ -111,7 +113,10 @@ class EncoderLayer(Module):
     norm_first: x + F(norm(x)), else norm(x + F(x)). Parameters in order: self_attention.*,
     feed_forward.up.*, feed_forward.down.*, norm1.*, norm2.*; drawn from `rng`, by default
     default_generator(). Each place that drops has a generator of its own: rng.spawn(path), set by the
-    outermost module (for the first module of an `rng`: rng.substream(path)).
+    outermost module (for the first module of an `rng`: rng.substream(path)). A call keeps nothing for
+    the next, and other modules in the place of some are called. TypeError for inputs that are no
+    tensors, masks that are not bool and an `rng` that is no PCG32, ValueError for shapes and settings
+    that do not fit.
     """
 
     norm_first: bool
@@ -157,8 +162,8 @@ class DecoderLayer(Module):
 
 class Encoder(Module):
     """n_layers encoder layers, `layers.0` and so on, and a final `norm` or None: with final_norm None,
-    there is one with pre-norm and none with post-norm. ValueError unless n_layers is a positive
-    int."""
+    there is one with pre-norm and none with post-norm. Other layers in the place of some are called.
+    ValueError unless n_layers is a positive int, otherwise errors as for EncoderLayer."""
 
     layers: ModuleList
     norm: LayerNorm | None
@@ -175,7 +180,7 @@ class Encoder(Module):
 
 class DecoderCache:
     """Keys and values of N sequences and of their memories, as `Decoder.begin` and `Decoder.extend`
-    return them. What a cache holds never changes."""
+    return them. What a cache holds never changes: it can be continued in several ways."""
 
     def __init__(
         self,
@@ -216,12 +221,13 @@ class Decoder(Module):
         """x [B, Tt, d_model], memory [B, Ts, d_model] -> [B, Tt, d_model]."""
     def begin(self, memory: Tensor, memory_mask: ArrayLike | None = None) -> DecoderCache:
         """A cache of B sequences with no tokens yet, for memory [B, Ts, d_model] and a bool mask as L5.3
-        takes it for Tq = 1. TypeError for a mask that is not bool and for layers or attentions with a
-        `forward` of their own, ValueError for the mask's shape."""
+        takes it for Tq = 1. TypeError for a memory that is no tensor, a mask that is not bool and layers or
+        attentions with a `forward` of their own, ValueError for the mask's shape."""
     def extend(self, x: Tensor, cache: DecoderCache) -> tuple[Tensor, DecoderCache]:
         """The next n >= 1 tokens x [N, n, d_model] of the cache's sequences: `forward`'s output for
-        them under a causal mask [N, n, d_model], and the cache that has read them. Nothing is recorded.
-        Meant for evaluation mode: no attention weight is dropped."""
+        them under a causal mask [N, n, d_model], and the cache that has read them. Nothing is recorded;
+        for evaluation mode, no attention weight is dropped. Other modules in the place of projections, norms
+        or the feed-forward network are called."""
 
 class Transformer(Module):
     """`encoder` and `decoder`; takes and returns vectors. With final_norm=True it is

@@ -28,9 +28,11 @@ def greedy_search(
     """The likeliest token each time, of equally likely ones the smallest; one sequence for each input.
 
     step(prefixes [N, t], inputs [N]) -> log-probabilities of the next token [N, V]; prefixes begin with
-    `start`. Sequences that have ended are not asked for again. The score is the mean log-probability.
-    ValueError unless max_length is a positive int, and for log-probabilities that are NaN, positive, or
-    of another shape.
+    `start`. It is called once a length, for all sequences that have not ended, and may keep what it is
+    given and use again, or freeze, what it returns, an array or lists. Inputs, of which there may be
+    none, do not influence each other. At max_length tokens a sequence is cut off. The score is the mean
+    log-probability. ValueError unless max_length is a positive int, and for log-probabilities that are
+    NaN, positive, or of another shape.
     """
 
 def beam_search(
@@ -46,15 +48,15 @@ def beam_search(
     """For each input up to `width` sequences, best score first; of equal scores, the one that ended
     first.
 
-    step as for `greedy_search`, prefixes [N, t]; tokens of log-probability -inf are never written. At
-    each length the `width` most probable beginnings are kept; of equal ones, the one whose own
-    beginning ranked higher, then the smaller token. A sequence that has ended keeps its place and is
-    not continued. The search ends when ended sequences have all places, or at max_length tokens; what
-    has not ended by then is returned too, with ended=False. ValueError unless width and max_length are
-    positive ints and alpha >= 0 with max_length**alpha below 1e304, and for log-probabilities that are
-    NaN, positive, or of another shape. Source: Sutskever et al. (2014), section 3.2; score: Wu et al.
-    (2016), eq. 14, with the plain length.
+    step, inputs and errors as for `greedy_search`, prefixes [N, t], those of an input in their ranks;
+    tokens of log-probability -inf are never written, so there may be no sequence. At each length the `width` most probable beginnings are kept; of equal ones, the one whose own
+    beginning ranked higher, then the smaller token. One that ended keeps its place and is not
+    continued. The search ends when ended sequences have all places, or at max_length tokens; what is
+    still alive is returned too, with ended=False. ValueError unless width and max_length are positive ints and
+    alpha >= 0 with max_length**alpha below 1e304. Source: Sutskever et al. (2014), section 3.2; score: Wu et al. (2016), eq. 14, with
+    the plain length.
     """
 
 def log_softmax(logits: ArrayLike) -> Array:
-    """Logarithms of the softmax over the last axis: [..., V] -> [..., V], float64."""
+    """Logarithms of the softmax over the last axis: [..., V] of any real dtype and size of numbers ->
+    [..., V], float64; not written to."""
