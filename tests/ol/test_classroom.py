@@ -65,7 +65,7 @@ def graded(submissions, tmp_path_factory):
     (out / "scratch").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(out / "scratch"))
-        return classroom.grade_class(submissions, limits=LIMITS, **wishes), out
+        return classroom.grade_class(submissions, "L5.3", limits=LIMITS, **wishes), out
 
 
 @pytest.mark.long

@@ -66,26 +66,22 @@ def test_a_submission_has_a_module_or_tests(tmp_path):
         read([put(tmp_path / "other", readme="x")], L53)
 
 
-@pytest.mark.parametrize("kind", ["link", "folder", "pipe", "large", "many", "twice", "top"])
+MADE = {  # in a folder, beside a file of tests
+    "link": lambda odd: odd.symlink_to("/etc/hostname"),
+    "folder": lambda odd: odd.symlink_to("/etc"),  # which must not be read, however deep
+    "pipe": os.mkfifo,
+    "large": lambda odd: odd.write_bytes(bytes(LARGEST)),
+    "many": lambda odd: put(odd.parent, a="", b="", c="", d="", e=""),
+}
+
+
+@pytest.mark.parametrize("kind", [*MADE, "twice", "top"])
 def test_only_plain_files_are_read(tmp_path, kind, monkeypatch):
-    folder = put(tmp_path / "a", **{f"{TESTS}/test_mha.py": TEST})
-    odd, places = folder / TESTS / "x.py", [folder]
-    if kind == "link":
-        odd.symlink_to("/etc/hostname")
-    elif kind == "folder":  # a link to one: /etc must not be read, however deep
-        odd.symlink_to("/etc")
-    elif kind == "pipe":
-        os.mkfifo(odd)
-    elif kind == "large":
-        odd.write_bytes(bytes(LARGEST))
-    elif kind == "many":
-        monkeypatch.setattr("ol.submission.MOST", 3)
-        put(folder, a="", b="", c="")
-    elif kind == "twice":
-        places.append(tmp_path / "a.zip")
-    else:
-        places = [tmp_path / "b"]
-        places[0].symlink_to("/etc")
+    monkeypatch.setattr("ol.submission.MOST", 5)
+    folder, top = put(tmp_path / "a", **{f"{TESTS}/test_mha.py": TEST}), tmp_path / "b"
+    top.symlink_to("/etc")
+    MADE.get(kind, str)(folder / TESTS / "x.py")
+    places = {"twice": [folder, tmp_path / "a.zip"], "top": [top]}.get(kind, [folder])
     with pytest.raises(ValueError, match=r"not a plain file|no plain file|more than|twice"):
         read(places, L53)
 

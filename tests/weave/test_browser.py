@@ -67,8 +67,8 @@ def test_next_leads_from_the_front_page_through_all_chapters(tab):
 CHAPTERS = [
     path.relative_to(ROOT / "book").with_suffix(".html").as_posix()
     for path in sorted((ROOT / "book").glob("[1-9]-*/*.md"))
-    if "\n## 4 The interface" in path.read_text(encoding="utf-8")
-]
+    if "\n## 4 The interface" in path.read_text(encoding="utf-8") and "L5.7" not in path.name
+]  # L5.7 makes fast what L5.1 defines: its reader knows the interface
 MEASURED = """
 const top = element => (element.getBoundingClientRect().top + scrollY) / 900;
 const shown = [...document.querySelectorAll(".output, .figure-frame")].filter(e => e.checkVisibility());
