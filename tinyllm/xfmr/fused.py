@@ -239,7 +239,7 @@ def _forward_kept(run: _Run, part: Part) -> None:
     allowed = None if run.allowed is None else run.allowed[part]
     with _quiet(run):
         q, keys_T = run.q[part], _turned(_near(run.k[part]), run.scale)  # [..., d, Tk]
-        w = np.matmul(q, keys_T, out=run.weights[part])  # eq. scores
+        w = np.matmul(q, keys_T, out=run.weights[part])  # eq. blockwise
         look = w.shape[-1] < FEW_KEYS or not _small(q, keys_T)
         if look and (shift := _shift(w, allowed)) is not None:
             w -= shift
@@ -327,7 +327,7 @@ def _exponentials(
     """exp(scores - shift) of a block; exactly 0 where a query may not read."""
     q, shift = run.q[part][..., rows, :], run.shift[part][..., rows, :]
     e = buffer((*q.shape[:-1], keys.stop - keys.start))
-    np.matmul(q, keys_T[..., keys], out=e)  # eq. scores
+    np.matmul(q, keys_T[..., keys], out=e)  # eq. blockwise
     if look and (needed := _shift(e, allowed)) is not None:
         shift[...] = needed
     if shift.any():
