@@ -36,7 +36,7 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 
 
 class CheckpointError(ValueError):
-    """The file is no checkpoint, or is damaged; the message names the file and the fault."""
+    """The file isn't a checkpoint, or is damaged; the message names the file and the fault."""
 
 
 def write_atomically(path: str | os.PathLike[str], parts: Iterable[Bytes]) -> None:
@@ -128,7 +128,7 @@ def write_safetensors(
 ) -> None:
     """Write arrays and texts to a file that the safetensors library reads, all or nothing.
 
-    The metadata get one entry more, "sha256": a checksum of the file. TypeError for a dtype that the
+    The metadata get one more entry, "sha256": a checksum of the file. TypeError for a dtype that the
     format does not have, ValueError for a name that it reserves.
     """
     texts = dict(metadata or {})
@@ -185,8 +185,8 @@ def _bytes_of(arrays: Mapping[str, ArrayLike]) -> tuple[list[Bytes], dict[str, A
 def read_safetensors(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]]:
     """The arrays and the metadata of a safetensors file; arrays are copies, BF16 comes as float32.
 
-    If `write_safetensors` wrote the file, its checksum is verified. CheckpointError for a file that
-    is no such file or is damaged; OSError if it cannot be read.
+    If `write_safetensors` wrote the file, its checksum is verified. CheckpointError if it isn't a
+    safetensors file or is damaged; OSError if it can't be read.
     """
     data = Path(path).read_bytes()
     try:

@@ -39,7 +39,7 @@ class Unmatched(NamedTuple):
 class Module:
     """Something with a `forward`, and with parameters, modules and generators as attributes.
 
-    What is assigned to an attribute is registered by what it is: a leaf `Tensor` that requires a
+    An attribute is registered by the kind of its value: a leaf `Tensor` that requires a
     gradient as a parameter, a `Module` as a submodule, a `PCG32` as a generator; buffers are
     registered by `register_buffer`. A thing's path is the names that lead to it, joined by dots:
     ``layers.0.weight``. TypeError for anything else under a registered name, and for a list, tuple,
@@ -71,8 +71,8 @@ class Module:
     def register_buffer(self, name: str, array: ArrayLike | Tensor | None) -> None:
         """Make a copy of an array of any shape the attribute `name`: a tensor that is saved, not trained.
 
-        None makes the attribute None, and nothing is saved. ValueError for a name that is taken or no
-        identifier; TypeError for a tensor that requires grad and for other dtypes than a Tensor's.
+        None makes the attribute None, and nothing is saved. ValueError for a name that is taken or isn't
+        an identifier; TypeError for a tensor that requires grad and for what a Tensor can't hold.
         Whatever is raised, nothing is registered.
         """
         if not name.isidentifier() or getattr(self, name, None) is not None:
@@ -189,7 +189,7 @@ class Module:
         A shared parameter may be given by any or all of its paths. ValueError, and nothing is
         loaded, for a shape or a dtype that does not fit, for different arrays for one shared
         parameter, and if `strict` also for missing and unexpected paths; the message names
-        every fault. Returns the paths that were left out: some, only with ``strict=False``.
+        every fault. Returns the paths that were left out, which is only possible with ``strict=False``.
         """
         own = dict(self._walk("parameter", "buffer"))
         given = {
@@ -274,9 +274,9 @@ class ModuleList(Module):
         return self._length
 
     def __getitem__(self, index: int | slice) -> Any:
-        """The module at that place, or for a slice those there, in a list of this kind that shares them.
+        """The module at an index, or for a slice a list of the same class that shares its modules.
 
-        Negative places count from the end. IndexError outside.
+        Negative indices count from the end. IndexError outside.
         """
         place = range(self._length)[index]
         if isinstance(place, int):
@@ -294,7 +294,7 @@ class Sequential(ModuleList):
     """Modules and functions, each called with what the one before returned.
 
     ``Sequential(Linear(2, 8), Tensor.tanh, Linear(8, 1))`` has the parameters ``0.weight``,
-    ``0.bias``, ``2.weight``, ``2.bias``. Without any it returns what it is given.
+    ``0.bias``, ``2.weight``, ``2.bias``. Without any layer it returns what it's given.
     """
 
     def __init__(self, *layers: Module | Callable[[Any], Any]) -> None:
@@ -346,7 +346,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
     One recorded operation, and one matrix product whatever the batch axes. The result's dtype is
     numpy's promotion of the arguments': float64 where x is float64, whatever the weight. ValueError
-    for shapes that do not fit, TypeError for what is no tensor.
+    for shapes that don't fit, TypeError for anything that isn't a tensor.
     """
     tensor_argument("linear", "x", x)
     tensor_argument("linear", "weight", weight)
@@ -420,7 +420,7 @@ class Dropout(Module):
 
     In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. The generator
     is this module's own, by default ``default_generator().spawn("dropout")``, so no two drop alike.
-    ValueError unless 0 <= p < 1, also when it was assigned; TypeError for what is no floating tensor.
+    ValueError unless 0 <= p < 1, from a call too if `p` was assigned; TypeError unless x is a floating tensor.
     """
 
     def __init__(self, p: float, rng: PCG32 | None = None) -> None:

@@ -92,11 +92,11 @@ class Tensor(shapes.Tensor):
         return self._extreme("max", axis, keepdims)
 
     def min(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """The smallest number, otherwise as `max`; ValueError for no numbers."""
+        """The smallest number, otherwise like `max`; ValueError for no numbers."""
         return self._extreme("min", axis, keepdims)
 
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> NDArray[np.intp]:
-        """The place of the largest number along an axis, or of all numbers in row-major order (None).
+        """The index of the largest number along an axis, or of all numbers in row-major order (None).
 
         An array of integers, or one integer for None; the first of equal ones. ValueError for the
         largest of no numbers.
@@ -150,7 +150,7 @@ def where(
 ) -> Tensor:
     """a where the condition is true, else b, entry by entry; the three shapes broadcast.
 
-    TypeError unless the condition is of bools, ValueError for shapes that do not fit.
+    TypeError unless the condition's dtype is bool, ValueError for shapes that don't fit.
     """
     chosen = np.asarray(condition.data if isinstance(condition, autograd.Tensor) else condition)
     if chosen.dtype != bool:
@@ -216,7 +216,7 @@ def arange(
     dtype: DTypeLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A leaf of the numbers from start up to stop, but without it, in steps of `step`.
+    """A leaf of the numbers from start up to, but not including, stop, in steps of `step`.
 
     A single number is the stop, and start is then 0. int64 if all three are integers, else float32, unless `dtype` says.
     TypeError for integers that require grad, ValueError for a step of 0.
@@ -310,7 +310,7 @@ def _reduced(axis: Axis, shape: tuple[int, ...]) -> tuple[tuple[int, ...], tuple
 
 
 def _shifted(x: Array, axis: int) -> Array:
-    """x less its largest along an axis, as float32 at least: all 0 or less, some 0."""
+    """x minus its largest number along an axis, as float32 at least: all 0 or less, some 0."""
     wide = x.astype(np.promote_types(x.dtype, np.float32), copy=False)
     below: Array = wide - wide.max(axis=axis, keepdims=True, initial=-np.inf)
     return below

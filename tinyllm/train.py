@@ -31,8 +31,8 @@ def cross_entropy(
     logits [..., V], targets whole numbers [...]; positions whose target is `ignore` count for
     nothing. "mean" is over the positions that count and a single number, "sum" their sum, "none"
     the loss of each position [...], 0 where ignored. Computed in float32 at least, returned in the
-    logits' dtype. ValueError for shapes that do not fit, a target that is no class, and a mean over
-    no position; TypeError for logits that are no floating tensor and targets that are not whole numbers.
+    logits' dtype. ValueError for shapes that don't fit, a target that isn't a class, and a mean over
+    no position; TypeError for logits that aren't a floating tensor and targets that aren't whole numbers.
     """
     ids, counts = _targets(logits, targets, ignore, reduction)
     V, every = logits.shape[-1], bool(counts.all())
@@ -361,8 +361,8 @@ class SGD(_Optimizer):
 def clip_grad_norm(parameters: Parameters, max_norm: float) -> float:
     """Scale all gradients together so that their length is at most `max_norm`, in place.
 
-    Returns the length before: a number of Python's own, 0 if there are no gradients. `max_norm` may be
-    math.inf, to measure only. ValueError unless max_norm > 0 and there are parameters, TypeError for
+    Returns the length before clipping, a Python float, 0 if there are no gradients. `max_norm` may be
+    math.inf, which only measures. ValueError unless max_norm > 0 and there are parameters, TypeError for
     anything but tensors; FloatingPointError, and nothing is scaled, if a gradient is not finite.
     """
     if not max_norm > 0:

@@ -18,7 +18,7 @@ from kept_table import keep
 HERE = Path(__file__).parent
 TANGLE = HERE.parents[1] / "tangle.py"
 CHAPTER = HERE.parents[1] / "book/workshop/benchmarks.md"
-ROUNDS = 9
+ROUNDS = 15
 
 
 def run(command, folder):

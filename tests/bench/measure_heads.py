@@ -5,8 +5,8 @@ python tests/bench/measure_heads.py
 
 Twenty trainings, each a minute of one core, ten shorter ones with a single layer, and one that's twice as
 long. Each is saved at every hundredth step. When it's done, its row goes into
-tinyllm/models/addition/heads.json, so start the script again after a break and it goes on; delete the file
-to measure anew. `python tangle.py stitch` takes the rows into the chapter.
+tinyllm/models/addition/heads.json. Start the script again after a break and it goes on; delete the file to
+measure again. `python tangle.py stitch` takes the rows into the chapter.
 """
 
 import json

@@ -10,6 +10,7 @@ import pytest
 
 from ol import cli
 from ol.registry import ROOT
+from ol.runner import Runner
 
 
 @pytest.fixture
@@ -55,6 +56,12 @@ def shell(python):
         return done.returncode, done.stdout if plain else json.loads(done.stdout)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def runner():
+    with Runner(workers=2) as runner:
+        yield runner
 
 
 @pytest.fixture(scope="session")

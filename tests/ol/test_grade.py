@@ -1,33 +1,17 @@
 # Tangled from book/workshop/ol-tests.md
 """The grade: no test suite gets another verdict than it has earned."""
 
+import re
+
 import pytest
 
 from ol import mutants
 from ol.grade import Grade, Row, grade_tests
 from ol.registry import find
 from ol.report import full
-from ol.runner import Runner
+from tests.ol.texts import EARNED, HEAD, MERGE, SPLIT, states
 
 L53 = find("L5.3")
-HEAD = "import os, sys, time\nimport numpy as np\nimport pytest\n"
-HEAD += "from tinyllm.tensor import Tensor\nfrom tinyllm.xfmr.mha import MultiHeadAttention\n"
-MERGE = """
-def test_merge():
-    merged = MultiHeadAttention(4, 2).merge_heads(Tensor(np.arange(8.0).reshape(1, 2, 2, 2)))
-    np.testing.assert_array_equal(merged.data, [[[0, 1, 4, 5], [2, 3, 6, 7]]])
-"""
-SPLIT = """
-def test_split():
-    split = MultiHeadAttention(4, 2).split_heads(Tensor(np.arange(8.0).reshape(1, 2, 4)))
-    np.testing.assert_array_equal(split.data, [[[[0, 1], [4, 5]], [[2, 3], [6, 7]]]])
-"""
-
-
-@pytest.fixture(scope="module")
-def runner():
-    with Runner(workers=2) as runner:
-        yield runner
 
 
 @pytest.fixture
@@ -43,14 +27,9 @@ def grade(tmp_path, monkeypatch, runner):
     return run
 
 
-def states(result):
-    assert not result.findings
-    return {row.name: row.state for row in result.rows}
-
-
 def test_caught_and_missed(grade):
     result = grade(MERGE)
-    assert states(result) == {"s01": "caught", "s02": "missed"}
+    assert states(result) == EARNED
     assert result.rows[0].by == "test_mine.py::test_merge"
     assert (result.score, result.count, result.idle) == (0.5, 1, [])
     result = grade(MERGE + SPLIT)
@@ -66,6 +45,16 @@ def test_what_passes_on_everything_is_named(grade):
 
 
 PRIVATE = "def test_a():\n    assert hasattr(MultiHeadAttention, '_heads')\n"
+IMPORTED = "def test_a():\n    module = sys.modules['tinyllm.xfmr.mha']\n"
+IMPORTED += "    assert module.math\n    assert module.fused_attention\n"
+ONCE = """
+def test_a():
+    with open("COUNT", "a") as file:
+        file.write("x")
+        assert file.tell() == 1  # passes the first time, and never again
+"""
+TELLS = "import resource\ndef test_a(request): assert not ({})\n"  # mutants from the right module
+OPTIONS = "request.config.option.maxfail or request.config.option.assertmode == 'plain'"
 
 
 @pytest.mark.parametrize(
@@ -76,95 +65,50 @@ PRIVATE = "def test_a():\n    assert hasattr(MultiHeadAttention, '_heads')\n"
         ("def test_a(): assert 1 == 2\n", "test_mine.py::test_a", "fails on the right module"),
         ("import scipy\ndef test_a(): pass\n", "test_mine.py:6", "only contracts, numpy, pytest"),
         (PRIVATE, "test_mine.py::test_a", "built otherwise"),
-        (
-            "def test_a():\n    assert sys.modules['tinyllm.xfmr.mha'].math\n"
-            "    assert sys.modules['tinyllm.xfmr.mha'].fused_attention\n",
-            "test_mine.py::test_a",
-            "built otherwise",
-        ),
+        (IMPORTED, "test_mine.py::test_a", "built otherwise"),
+        (ONCE, "test_mine.py::test_a", ""),
+        (TELLS.format(OPTIONS), "test_mine.py::test_a", ""),
+        (TELLS.format("os.getcwd().rpartition('-')[2] != '0'"), "test_mine.py::test_a", ""),
+        (TELLS.format("resource.getrlimit(resource.RLIMIT_CPU)[0] < 50"), "::test_a", ""),
+        ("def test_a():\n    sys.exit(0)\n", "::test_a", "fails on the right module: SystemExit"),
+        ("def teardown_module():\n    sys.exit(0)\n" + MERGE, "", ""),
+        ("def test_a():\n    os._exit(0)\n" + MERGE, "", "crashed: .*::test_a"),
+        ("def test_a():\n    raise KeyboardInterrupt\n" + MERGE, "", "crashed"),
     ],
 )
-def test_no_grade(grade, text, where, says):
-    result = grade(text)
+def test_no_grade(grade, tmp_path, text, where, says):
+    result = grade(text.replace("COUNT", str(tmp_path / "count")))
     assert result.score is None
     assert not result.passed
-    assert any(where in one.where and says in one.says for one in result.findings), result.findings
+    found = [one.says for one in result.findings if where in one.where]
+    assert re.search(says, "\n".join(found)), result.findings
+    assert found
     assert "no grade:" in "\n".join(full(result))
 
 
-def test_chance_is_found_out(grade, tmp_path):
-    count = tmp_path / "count"
-    flaky = f"""
-def test_now_and_then():
-    with open({str(count)!r}, "a") as file:
-        file.write("x")
-        assert file.tell() == 1  # passes the first time, and never again
-"""
-    result = grade(flaky)
-    assert result.score is None
-    assert any("test_now_and_then" in one.where for one in result.findings)
-
-
-ENDS = {
-    "exit": "os._exit(0)",
-    "interrupt": "raise KeyboardInterrupt",
-}
-
-
-@pytest.mark.parametrize("how", ENDS)
-def test_ending_the_interpreter_is_no_verdict(grade, how):
-    result = grade(f"def test_a():\n    {ENDS[how]}\n" + MERGE)
-    assert result.score is None
-    assert "crashed" in result.findings[0].says
-    assert "test_a" in result.findings[0].says or how == "interrupt"
-
-
-@pytest.mark.parametrize("how", ENDS)
-def test_ending_it_on_a_mutant_catches_nothing(grade, how):
-    lines = MERGE.strip().splitlines()
-    body = "\n".join(f"    {line}" for line in lines[1:])
-    text = f"{lines[0]}\n    try:\n{body}\n    except AssertionError:\n        {ENDS[how]}\n"
-    result = grade(text)
-    assert states(result) == {"s01": "crashed", "s02": "missed"}
+@pytest.mark.parametrize(
+    ("end", "state"),
+    [
+        ("os._exit(0)", "crashed"),
+        ("raise KeyboardInterrupt", "crashed"),
+        ("while True: pass", "timeout"),
+    ],
+)
+def test_not_ending_as_a_test_does_catches_nothing(grade, monkeypatch, end, state):
+    """The mutant that MERGE would catch."""
+    monkeypatch.setattr("ol.grade.LEAST", 1.0)
+    first, *body = MERGE.strip().replace("\n", "\n    ").splitlines()
+    caught = [first, "    try:", *body, "    except AssertionError:", f"        {end}\n"]
+    result = grade("\n".join(caught))
+    assert states(result) == {**EARNED, "s01": state}
     assert result.score == 0.0
     assert not result.passed
-
-
-def test_sys_exit_is_a_failing_test(grade):
-    result = grade("def test_a():\n    sys.exit(0)\n")
-    assert "fails on the right module: SystemExit" in result.findings[0].says
-    result = grade("def teardown_module():\n    sys.exit(0)\n" + MERGE)
-    assert result.score is None
-
-
-def test_a_hang_is_a_timeout(grade, monkeypatch):
-    monkeypatch.setattr("ol.grade.LEAST", 1.0)
-    lines = MERGE.strip().splitlines()
-    body = "\n".join(f"    {line}" for line in lines[1:])
-    text = f"{lines[0]}\n    try:\n{body}\n    except AssertionError:\n        while True: pass\n"
-    result = grade(text)
-    assert states(result) == {"s01": "timeout", "s02": "missed"}
-    assert "not counted: 1 timeout" in "\n".join(full(result))
+    assert f"not counted: 1 {state}" in "\n".join(full(result))
 
 
 def test_a_fork_has_no_say(grade):
     result = grade("def test_a():\n    if os.fork() == 0: os._exit(0)\n" + MERGE)
-    assert states(result) == {"s01": "caught", "s02": "missed"}
-
-
-LOOKS = {
-    "options": "request.config.option.maxfail or request.config.option.assertmode == 'plain'",
-    "number": "os.getcwd().rpartition('-')[2] != '0'",
-    "limit": "resource.getrlimit(resource.RLIMIT_CPU)[0] < 50",
-}
-
-
-@pytest.mark.parametrize("how", LOOKS)
-def test_nothing_tells_a_mutant_from_the_right_module(grade, how):
-    """What passes at the first run and fails at all others gets no grade."""
-    result = grade(f"import resource\ndef test_a(request): assert not ({LOOKS[how]})\n")
-    assert result.score is None
-    assert any("test_a" in one.where for one in result.findings), result.findings
+    assert states(result) == EARNED
 
 
 def test_a_grade_that_was_refused_is_not_kept(tmp_path, monkeypatch, grade):
@@ -192,7 +136,7 @@ def test_a_grade_that_was_refused_is_not_kept(tmp_path, monkeypatch, grade):
 def test_the_graded_files_are_a_copy(grade, tmp_path):
     more = str(tmp_path / "test_more.py")
     text = f"from pathlib import Path\ndef test_a():\n    Path({more!r}).write_text('')\n"
-    assert states(grade(text + MERGE)) == {"s01": "caught", "s02": "missed"}
+    assert states(grade(text + MERGE)) == EARNED
 
 
 def made(states, required=("s01",)):

@@ -96,8 +96,12 @@ def run(folder, **wishes):
     return classroom.grade_class(folder, "L5.3", points=(100.0, 0.0), **wishes)
 
 
-def module(folder, name, text):
-    path = folder / name / "mha.py"
+def command(folder, *more):
+    return cli.main(["grade", str(folder), "--chapter", "L5.3", "--points", "1:0", *more])
+
+
+def module(folder, name, text, file="mha.py"):
+    path = folder / name / file
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
 
@@ -148,19 +152,15 @@ def test_a_journal_that_is_damaged_or_cannot_be_written_costs_no_row(tmp_path, t
     assert "not kept" in answer.data["unwritten"][0]
 
 
-def test_one_submission_has_no_journal_that_its_author_could_write(
-    tmp_path, told, capsys, monkeypatch
-):
+def test_one_submission_has_no_journal_for_its_author(tmp_path, told, capsys, monkeypatch):
     module(tmp_path, "ada", "x = 1")
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
-    words = ["grade", str(tmp_path / "ada"), "--chapter", "L5.3", "--one", "--points", "100:0"]
-    assert cli.main(words) == 0
-    assert (
-        capsys.readouterr().out.splitlines()[-1].startswith("::notice title=Autograding report::")
-    )
+    assert command(tmp_path / "ada", "--one") == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("::notice title=Autograding report::")
     assert [path.name for path in (tmp_path / "ada").iterdir()] == ["mha.py"]
     told.answer = {}
-    assert cli.main(words) == 1  # no module: not passed
+    assert command(tmp_path / "ada", "--one") == 1  # no module: not passed
 
 
 def test_the_roster_and_copies_are_told(tmp_path, told, capsys):
@@ -171,17 +171,10 @@ def test_the_roster_and_copies_are_told(tmp_path, told, capsys):
     module(tmp_path / "all", "=carl", source)
     module(tmp_path / "all", "eve", "x = 1")
     (tmp_path / "all" / "dan").mkdir()
-    (tmp_path / "class.csv").write_text("name\nada\nbob\n=carl\nfay\ndan\n")
-    out = tmp_path / "grades.csv"
-    words = [
-        "grade",
-        str(tmp_path / "all"),
-        "--chapter",
-        "L5.3",
-        "--roster",
-        str(tmp_path / "class.csv"),
-    ]
-    assert cli.main([*words, "--points", "1:0", "--csv", str(out), "--json"]) == 0
+    roster, out = tmp_path / "class.csv", tmp_path / "grades.csv"
+    roster.write_text("name\nada\nbob\n=carl\nfay\ndan\n")
+    files = ["--roster", str(roster), "--csv", str(out)]
+    assert command(tmp_path / "all", *files, "--json") == 0
     rows = {row["name"]: row for row in json.loads(capsys.readouterr().out)["submissions"]}
     assert {name: (row["state"], row["copies"]) for name, row in rows.items()} == {
         "ada": ("passed", "bob"),
@@ -197,16 +190,7 @@ def test_the_roster_and_copies_are_told(tmp_path, told, capsys):
 def test_what_cannot_be_written_does_not_cost_the_table(tmp_path, told, capsys):
     module(tmp_path / "all", "bob", "x = 1")
     (tmp_path / "file").write_text("")
-    words = [
-        "grade",
-        str(tmp_path / "all"),
-        "--chapter",
-        "L5.3",
-        "--feedback",
-        str(tmp_path / "file"),
-        "--json",
-    ]
-    assert cli.main([*words, "--points", "1:0"]) == 1
+    assert command(tmp_path / "all", "--feedback", str(tmp_path / "file"), "--json") == 1
     data = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in data["submissions"]] == ["bob"]
     assert "File exists" in data["unwritten"][0]
@@ -215,17 +199,12 @@ def test_what_cannot_be_written_does_not_cost_the_table(tmp_path, told, capsys):
 @pytest.mark.slow
 def test_a_module_is_graded_by_all_of_the_course_s_tests(tmp_path):
     """One that ends its process after the first tests gets no more than those."""
-    chapter = find("M04.1")
-    source = chapter.reference.read_text()
-    (tmp_path / "good").mkdir()
-    (tmp_path / "good" / "gradcheck.py").write_text(source)
-    (tmp_path / "quits").mkdir()
+    source = find("M04.1").reference.read_text()
     quits = "\nimport os as _os\n_count = 0\n_real = gradcheck\n\n\ndef gradcheck(*a, **k):\n"
     quits += "    global _count\n    _count += 1\n    if _count > 5:\n        _os._exit(0)\n"
     quits += "    return _real(*a, **k)\n"
-    (tmp_path / "quits" / "gradcheck.py").write_text(source + quits)
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "gradcheck.py").write_text("x = (")
+    for name, text in [("good", source), ("quits", source + quits), ("broken", "x = (")]:
+        module(tmp_path, name, text, "gradcheck.py")
     rows = classroom.grade_class(tmp_path, "M04.1", points=(100.0, 0.0)).data["submissions"]
     broken, good, quits = rows
     assert (good["state"], good["module"], good["points"]) == ("passed", 1, 100)
@@ -237,16 +216,12 @@ def test_a_module_is_graded_by_all_of_the_course_s_tests(tmp_path):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ["--jobs", "0"],
-        ["--seconds", "-1"],
-        ["--memory", "x"],
-        *(["--points", p] for p in ("1", "0:0", "-1:2", "nan:1", "inf:1")),
-    ],
+    ["--jobs 0", "--seconds -1", "--memory x"]
+    + [f"--points {points}" for points in ("1", "0:0", "-1:2", "nan:1", "inf:1")],
 )
 def test_limits_are_positive_numbers(tmp_path, capsys, words):
     with pytest.raises(SystemExit) as error:
-        cli.main(["grade", str(tmp_path), *words])
+        cli.main(["grade", str(tmp_path), *words.split()])
     assert error.value.code == 2
 
 

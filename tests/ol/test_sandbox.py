@@ -5,6 +5,7 @@ import base64
 import importlib.util
 import json
 import marshal
+import os
 import socket
 import sys
 import types
@@ -22,20 +23,9 @@ from ol.sandbox import grade_files
 from ol.submission import read
 from ol.variants import sealed
 from ol.workspace import Workspace
+from tests.ol.texts import EARNED, HEAD, MERGE, states
 
 L53 = find("L5.3")
-HEAD = """
-import contextlib, inspect, json, operator, os, signal, socket, subprocess, sys, time
-import numpy as np
-from tinyllm.tensor import Tensor
-from tinyllm.xfmr.mha import MultiHeadAttention
-"""
-MERGE = """
-def test_merge():
-    merged = MultiHeadAttention(4, 2).merge_heads(Tensor(np.arange(8.0).reshape(1, 2, 2, 2)))
-    np.testing.assert_array_equal(merged.data, [[[0, 1, 4, 5], [2, 3, 6, 7]]])
-"""
-EARNED = {"s01": "caught", "s02": "missed"}  # by MERGE
 
 
 @pytest.fixture(autouse=True)
@@ -46,23 +36,19 @@ def two(monkeypatch):
     monkeypatch.setattr(mutants, "graded_mutants", lambda _: some)
 
 
-def order(text, **files):
-    named = {"test_mine.py": HEAD + text, **files}
+def answer(text, files=(), **limits):
+    """What comes back for a submission."""
+    named = {"test_mine.py": HEAD + text, **dict(files)}
     coded = {name: base64.b64encode(text.encode()).decode() for name, text in named.items()}
-    limits = {"seconds": 60, "disk": 16}
-    return {"chapter": "L5.3", "files": coded, "module": None, "limits": limits}
+    limits = {"seconds": 60, "disk": 16, **limits}
+    return grade_files({"chapter": "L5.3", "files": coded, "module": None, "limits": limits})
 
 
-def attack(text, **files):
+def attack(text, files=()):
     """The grade of a submission."""
-    result = grades.Grade.of(grade_files(order(text, **files))["grade"])
+    result = grades.Grade.of(answer(text, files)["grade"])
     assert result.sandbox == "bubblewrap"
     return result
-
-
-def states(result):
-    assert not result.findings
-    return {row.name: row.state for row in result.rows}
 
 
 WALLS = """
@@ -71,7 +57,7 @@ def cannot(action, *arguments):
     except OSError: return True
 
 def test_files():
-    for path in {OUTSIDE!r} + [sys.prefix + "/../book", "/proc/self", "/sys", "/home", "/var", "/run"]:
+    for path in OUTSIDE + [sys.prefix + "/../book", "/proc/self", "/sys", "/home", "/var", "/run"]:
         assert not os.path.exists(path), path
     assert sorted(os.listdir("/dev")) == ["null", "random", "shm", "urandom", "zero"]
 
@@ -93,14 +79,14 @@ def test_environment():
     assert len(os.environ) < 16, sorted(os.environ)
 
 def test_sockets():
-    for address in {SOCKETS!r}:
+    for address in SOCKETS:
         family = socket.AF_INET if isinstance(address, list) else socket.AF_UNIX
         address = tuple(address) if isinstance(address, list) else address
         with socket.socket(family) as one:
             assert cannot(one.connect, address), address
 
 def test_rights():
-    assert os.getuid() not in (0, {USER}) or {USER}
+    assert os.getuid() not in (0, USER) or USER
     assert os.getpid() < 9 and os.getppid() < 9
     assert cannot(os.setuid, 0) and cannot(os.chroot, "/usr") and cannot(os.mknod, "x", 0o20600, 259)
     with contextlib.suppress(OSError):
@@ -119,8 +105,6 @@ def test_notes_to_later_runs():
 
 
 def test_walls(tmp_path, monkeypatch):
-    import os
-
     monkeypatch.setenv("SECRET", "of the teacher")
     (tmp_path / "other.py").write_text("work of another student")
     with (
@@ -135,21 +119,17 @@ def test_walls(tmp_path, monkeypatch):
             one.listen()
         outside = [str(tmp_path), str(tmp_path / "other.py"), __file__, str(L53.reference)]
         outside += [str(mutants.COURSE), os.path.expanduser("~/.ssh"), os.getcwd()]
-        sockets = [
-            list(internet.getsockname()),
-            str(tmp_path / "unix"),
-            abstract.getsockname().decode(),
-        ]
-        text = WALLS.replace("{OUTSIDE!r}", repr(outside)).replace("{SOCKETS!r}", repr(sockets))
-        result = attack(text.replace("{USER}", str(os.getuid())) + MERGE)
+        sockets = [list(internet.getsockname()), str(tmp_path / "unix")]
+        sockets.append(abstract.getsockname().decode())
+        facts = f"OUTSIDE, SOCKETS, USER = {outside}, {sockets}, {os.getuid()}\n"
+        result = attack(facts + WALLS + MERGE)
     assert states(result) == EARNED
     assert "sandbox: bubblewrap" in full(result)
 
 
 def test_runs_at_the_same_time_do_not_meet():
-    text = (
-        HEAD.partition("import numpy")[0]
-        + """
+    text = """
+import os, socket, time
 ME = os.getpid()
 PLACES = [socket.socket(socket.AF_UNIX) for _ in range(2)]
 
@@ -159,7 +139,6 @@ def test_a():
     time.sleep(0.5)
     assert os.getpid() == ME < 9
 """
-    )
     with Runner(workers=2, limits=Limits()) as runner:
         path = runner.folder / "tests" / "test_a.py"
         path.parent.mkdir()
@@ -243,66 +222,32 @@ def test_reports_are_not_believed():
     assert verdict.messages == {"a?[2J": "?]0;x?"}
 
 
-CODE = """
-def code(function):
-    return getattr(getattr(function, "__co" + "de__"), "co_" + "code").hex()
-"""
-READERS = {
-    "source": """
-def test_text():
-    assert "swapaxes" not in getattr(inspect, "get" + "source")(MultiHeadAttention.merge_heads)
-""",
-    "bytecode": CODE + "\ndef test_code(): assert code(MultiHeadAttention.merge_heads) == KNOWN\n",
-    "names": """
-def test_names():
-    found = getattr(getattr(MultiHeadAttention.merge_heads, "__co" + "de__"), "co_" + "varnames")
-    assert found == NAMES
-""",
-    "line": """
-def test_line():
-    code = getattr(MultiHeadAttention.merge_heads, "__co" + "de__")
-    assert getattr(code, "co_" + "firstlineno") == LINE
-""",
-    "docstring": "\ndef test_doc(): assert MultiHeadAttention.merge_heads.__doc__\n",
+CODE = "getattr(MultiHeadAttention.merge_heads, '__co' + 'de__')"
+READERS = {  # what holds of the book's own text, whose code is {0}
+    "source": "'swapaxes' not in getattr(inspect, 'get' + 'source')(MultiHeadAttention.merge_heads)",
+    "bytecode": f"getattr({CODE}, 'co_' + 'code') == {{0.co_code}}",
+    "names": f"getattr({CODE}, 'co_' + 'varnames') == {{0.co_varnames}}",
+    "line": f"getattr({CODE}, 'co_' + 'firstlineno') == {{0.co_firstlineno}}",
+    "docstring": "MultiHeadAttention.merge_heads.__doc__",
 }
+SEEN = "[vars(one) for one in {} if hasattr(one, '__dict__')]"
+MODULE = "sys.modules['tinyllm.xfmr.mha']"
+FILE = f"getattr({MODULE}, '__fi' + 'le__')"
 SEARCHERS = {
-    "plugins": """
-def texts(request):
-    manager = getattr(request.config, "plugin" + "manager")
-    return repr([vars(one) for _, one in manager.list_name_plugin() if hasattr(one, "__dict__")])
-""",
-    "memory": """
-def texts(request):
-    return repr([one for one in sys.modules["g" + "c"].get_objects() if isinstance(one, str | dict)])
-""",
-    "finders": """
-def texts(request):
-    return repr([vars(one) for one in getattr(sys, "meta_" + "path") if hasattr(one, "__dict__")])
-""",
-    "loader": """
-def texts(request):
-    loader = getattr(sys.modules["tinyllm.xfmr.mha"], "__load" + "er__")
-    return str(getattr(loader, "get_" + "source")("tinyllm.xfmr.mha"))
-""",
-    "disk": """
-def texts(request):
-    path = getattr(sys.modules["tinyllm.xfmr.mha"], "__fi" + "le__")
-    with contextlib.suppress(OSError): return open(path).read()
-    return ""
-""",
+    "plugins": SEEN.format("getattr(request.config, 'plugin' + 'manager').get_plugins()"),
+    "memory": "[x for x in sys.modules['g' + 'c'].get_objects() if isinstance(x, str | dict)]",
+    "finders": SEEN.format("getattr(sys, 'meta_' + 'path')"),
+    "loader": f"getattr(getattr({MODULE}, '__load' + 'er__'), 'get_' + 'source')('tinyllm.xfmr.mha')",
+    "disk": f"[open(path).read() for path in [{FILE}] if os.path.exists(path)]",
 }
 
 
 @pytest.mark.parametrize("how", READERS)
 def test_looking_at_code_gets_no_grade(how):
-    right = importlib.util.module_from_spec(
-        importlib.util.spec_from_file_location("right", L53.reference)
-    )
-    right.__spec__.loader.exec_module(right)
-    code = right.MultiHeadAttention.merge_heads.__code__
-    text = READERS[how].replace("KNOWN", repr(code.co_code.hex()))
-    text = text.replace("NAMES", repr(code.co_varnames)).replace("LINE", str(code.co_firstlineno))
-    result = attack(text + MERGE)
+    spec = importlib.util.spec_from_file_location("right", L53.reference)
+    spec.loader.exec_module(right := importlib.util.module_from_spec(spec))
+    known = READERS[how].format(right.MultiHeadAttention.merge_heads.__code__)
+    result = attack(f"\ndef test_code(): assert {known}\n{MERGE}")
     assert result.score is None
     said = "could not get source code" if how == "source" else "built otherwise"
     assert any(said in one.says for one in result.findings), result.findings
@@ -310,9 +255,8 @@ def test_looking_at_code_gets_no_grade(how):
 
 @pytest.mark.parametrize("how", SEARCHERS)
 def test_no_text_of_the_module_is_near(how):
-    needle = '"".join(["def ", "merge_", "heads"])'
-    found = f"\ndef test_text(request): assert {needle} not in texts(request)\n"
-    assert states(attack(SEARCHERS[how] + MERGE + found)) == EARNED
+    text = f"\"\".join(['def ', 'merge_', 'heads']) not in repr({SEARCHERS[how]})"
+    assert states(attack(f"{MERGE}\ndef test_text(request): assert {text}\n")) == EARNED
 
 
 @pytest.mark.parametrize(
@@ -329,7 +273,7 @@ def test_no_text_of_the_module_is_near(how):
     ],
 )
 def test_what_is_no_test_is_refused(files, says):
-    result = attack(MERGE, **files)
+    result = attack(MERGE, files)
     assert any(says in one.says for one in result.findings), result.findings
 
 
@@ -384,19 +328,16 @@ def test_links_are_not_followed(tmp_path):
 
 def test_without_bubblewrap_it_is_said(monkeypatch):
     monkeypatch.setattr("ol.bubblewrap.has_namespaces", lambda: False)
-    result = grades.Grade.of(grade_files(order(MERGE))["grade"])
+    result = grades.Grade.of(answer(MERGE)["grade"])
     assert states(result) == EARNED
     assert "sandbox: limits only" in full(result)
     with Runner(limits=Limits()) as runner:
         assert runner.sandbox == "limits only"
 
 
-def test_every_kind_of_start_is_in_the_sandbox(monkeypatch):
+def test_every_kind_of_start_is_in_the_sandbox():
     """A submission that ends nothing and hangs is stopped, and so is one that fills memory."""
-    hang = order("\ndef test_a():\n    os.fork(); time.sleep(1000)\n")
-    hang["limits"] |= {"seconds": 3}
-    assert grade_files(hang) == {"stopped": "more than 3 s"}
-    much = order("\ndef test_a():\n    kept = [np.ones(10**6) for _ in range(10**4)]\n")
-    much["limits"] |= {"memory": 512}
-    found = grade_files(much)
-    assert "memory" in str(found).lower()
+    hang = "\ndef test_a():\n    os.fork(); time.sleep(1000)\n"
+    assert answer(hang, seconds=3) == {"stopped": "more than 3 s"}
+    much = "\ndef test_a():\n    kept = [np.ones(10**6) for _ in range(10**4)]\n"
+    assert "memory" in str(answer(much, memory=512)).lower()

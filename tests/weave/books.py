@@ -56,7 +56,7 @@ plain = 1
 ```
 """,
 }
-BOOK = {path: text.replace("«", "<<").replace("»", ">>") for path, text in BOOK.items()}
+BOOK = {path: noweb(text) for path, text in BOOK.items()}
 
 
 FACTS = """\

@@ -59,20 +59,49 @@ def pytest_terminal_summary(terminalreporter, config):
             terminalreporter.line(line)
 
 
+def written(folder, book):
+    """Writes a book {path: text}; returns the last text."""
+    for path, text in book.items():
+        (folder / "book" / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "book" / path).write_text(text, encoding="utf-8")
+    return text
+
+
 @pytest.fixture
 def weave(tmp_path, monkeypatch, caplog):
-    """weave({path: text}) -> (HTML of the last page, its diagnostics as "path:line: message")."""
+    """weave({path: text}) -> (HTML of the last page, its diagnostics as "path:line: message"); of a text, of a.md."""
     monkeypatch.chdir(tmp_path)
 
-    def woven(book):
-        for path, text in book.items():
-            (tmp_path / "book" / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "book" / path).write_text(text, encoding="utf-8")
+    def run(book):
+        text = written(tmp_path, {"a.md": book} if isinstance(book, str) else book)
         caplog.clear()
         html = Markdown(extensions=EXTENSIONS).convert(text)
         return html, [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
 
-    return woven
+    return run
+
+
+@pytest.fixture
+def woven(weave):
+    """woven(book) -> HTML of the last page of a book with nothing wrong in it."""
+
+    def run(book):
+        html, wrong = weave(book)
+        assert not wrong
+        return html
+
+    return run
+
+
+@pytest.fixture
+def diagnostic(weave):
+    """diagnostic(book) -> the one thing that is wrong in a book."""
+
+    def run(book):
+        (wrong,) = weave(book)[1]
+        return wrong
+
+    return run
 
 
 @pytest.fixture
@@ -84,18 +113,12 @@ def config(tmp_path, monkeypatch):
     def made(book):
         from mkdocs.config import load_config
 
-        for path, text in book.items():
-            (tmp_path / "book" / path).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "book" / path).write_text(text, encoding="utf-8")
+        written(tmp_path, book)
         (tmp_path / "book/assets").mkdir(exist_ok=True)
         for style in ("book.css", "figures.css", "cells.css"):
-            text = (ROOT / "book/assets" / style).read_text(encoding="utf-8")
-            (tmp_path / "book/assets" / style).write_text(text, encoding="utf-8")
-        return load_config(
-            str(ROOT / "mkdocs.yml"),
-            docs_dir=str(tmp_path / "book"),
-            site_dir=str(tmp_path / "site"),
-        )
+            shutil.copy(ROOT / "book/assets" / style, tmp_path / "book/assets")
+        folders = {"docs_dir": str(tmp_path / "book"), "site_dir": str(tmp_path / "site")}
+        return load_config(str(ROOT / "mkdocs.yml"), **folders)
 
     return made
 

@@ -79,6 +79,7 @@ SECOND_EDITION = [
     "2-transformer/L5.4-positions.html",
     "2-transformer/L5.5-layers.html",
     "2-transformer/L5.6-search.html",
+    "2-transformer/L5.7-fused-attention.html",
     "2-transformer/MS-L5-addition.html",
     "3-language-models/L6.0-tokens.html",
     "3-language-models/L6.1-gpt.html",

@@ -25,7 +25,19 @@ def shown(html):
     ]
 
 
-def test_a_cell_shows_what_it_prints_warns_displays_and_returns_in_that_order(weave):
+@pytest.fixture
+def toy():
+    """Writes the module tinyllm.toy of the book's project."""
+
+    def run(text):
+        Path("tinyllm").mkdir(exist_ok=True)
+        Path("tinyllm/__init__.py").touch()
+        Path("tinyllm/toy.py").write_text(text)
+
+    return run
+
+
+def test_a_cell_shows_what_it_prints_warns_displays_and_returns_in_that_order(woven):
     code = """\
 import numpy as np
 print("a < b")
@@ -33,75 +45,61 @@ x = np.log(np.zeros(1))
 display(x)
 print("c")
 {"x": x}"""
-    html, wrong = weave({"a.md": page((".run", code))})
-    assert not wrong
-    assert shown(html) == [
-        "a < b\nRuntimeWarning: divide by zero encountered in log\n"
-        "array([-inf])\nc\n{'x': array([-inf])}"
-    ]
+    told = "a < b\nRuntimeWarning: divide by zero encountered in log\narray([-inf])\nc\n"
+    assert shown(woven(page((".run", code)))) == [told + "{'x': array([-inf])}"]
 
 
-def test_cells_share_a_namespace_an_empty_folder_and_nothing_with_other_pages(weave):
+def test_cells_share_a_namespace_an_empty_folder_and_nothing_with_other_pages(woven):
     cells = (".run", "import os\nx = 1"), (".run", "print(os.listdir(), x, __name__)")
-    html, wrong = weave({"b.md": page((".run", "x = 2")), "a.md": page(*cells)})
-    assert not wrong
-    assert shown(html) == ["[] 1 __main__"]
+    book = {"b.md": page((".run", "x = 2")), "a.md": page(*cells)}
+    assert shown(woven(book)) == ["[] 1 __main__"]
 
 
 @pytest.mark.parametrize("code", ["", "x = 1", "None", "# nothing", "print(end='')"])
-def test_a_cell_that_shows_nothing_has_no_output(weave, code):
-    html, wrong = weave({"a.md": page((".run", code))})
-    assert not wrong
-    assert shown(html) == []
+def test_a_cell_that_shows_nothing_has_no_output(woven, code):
+    assert shown(woven(page((".run", code)))) == []
 
 
-def test_any_text_can_be_printed(weave):
-    html, wrong = weave({"a.md": page((".run", "print('λ → 😀 <b> \\ud800 \\x00')"))})
-    assert not wrong
+def test_any_text_can_be_printed(woven):
+    html = woven(page((".run", "print('λ → 😀 <b> \\ud800 \\x00')")))
     assert shown(html) == ["λ → 😀 <b> \\ud800 \x00".replace("\x00", "\N{SYMBOL FOR NULL}")]
 
 
-def test_what_is_printed_is_cut_with_a_note(weave):
-    html, wrong = weave({"a.md": page((".run", "for _ in range(2000):\n    print('x' * 9)"))})
-    assert not wrong
+def test_what_is_printed_is_cut_with_a_note(woven):
+    html = woven(page((".run", "for _ in range(2000):\n    print('x' * 9)")))
     text, _, note = shown(html)[0].partition("…")
     assert len(text.replace("\n", "")) == execute.LIMIT * 9 / 10
     assert note == " 10,000 more characters are left out"
 
 
-def test_a_value_is_shown_as_the_picture_or_the_table_that_it_offers(weave):
+def test_a_value_is_shown_as_the_picture_or_the_table_that_it_offers(woven):
     code = "class A:\n    def _repr_html_(self):\n        return '<b>bold</b>'\n\ndisplay(A())\n"
     code += "from weave.figures import heat_map\nheat_map([[0.5, 1.0]])"
-    html, wrong = weave({"a.md": page((".run alt='Two & two'", code))})
-    assert not wrong
+    html = woven(page((".run alt='Two & two'", code)))
     assert '<div class="table-frame" tabindex="0"><b>bold</b></div>' in html
     assert '<svg role="img" aria-label="Two &amp; two"' in html
     assert "var(--fig-heat," in html  # the colours of the page's scheme
 
 
-def test_a_cell_knows_the_source_of_what_it_defines_and_pickles_it(weave):
+def test_a_cell_knows_the_source_of_what_it_defines_and_pickles_it(woven):
     code = "import inspect, pickle\nclass A:\n    def f(self):\n        pass\n\n"
     code += "print(inspect.getsource(A.f), type(pickle.loads(pickle.dumps(A()))) is A)"
-    html, wrong = weave({"a.md": page((".run", code))})
-    assert not wrong
-    assert shown(html) == ["def f(self):\n        pass\n True"]
+    assert shown(woven(page((".run", code)))) == ["def f(self):\n        pass\n True"]
 
 
-def test_an_output_waits_to_be_asked_for(weave):
-    html, wrong = weave({"a.md": page((".run .hide-output", "1 + 1"))})
-    assert not wrong
+def test_an_output_waits_to_be_asked_for(woven, diagnostic):
+    html = woven(page((".run .hide-output", "1 + 1")))
     hidden = re.search(r"<details class=\"hidden-output\">(.*?)</details>", html, re.S)
     assert "2" in shown(hidden[1])
     assert "<summary>Show the output</summary>" in hidden[1]
-    _, wrong = weave({"a.md": page((".run .hide-output", "x = 1"))})
-    assert wrong == ["book/a.md:3: this cell shows nothing: there is no output to hide"]
+    said = "book/a.md:3: this cell shows nothing: there is no output to hide"
+    assert diagnostic(page((".run .hide-output", "x = 1"))) == said
 
 
-def test_code_is_folded_and_its_output_is_not(weave):
+def test_code_is_folded_and_its_output_is_not(woven):
     cells = (".run .fold title='Long $x$'", "print(1)"), (".fold #b file=b.py", "b = 2")
     variant = "```diff {.fold #s01 patch=b}\n-b = 2\n+b = 3\n```\n"
-    html, wrong = weave({"a.md": f"{page(*cells)}\n{variant}"})
-    assert not wrong
+    html = woven(f"{page(*cells)}\n{variant}")
     cell, block, other = re.findall(r"<details class=\"code-behind\">(.*?)</details>", html, re.S)
     assert "<summary>Long <math>" in cell
     assert "output" not in cell
@@ -111,9 +109,8 @@ def test_code_is_folded_and_its_output_is_not(weave):
     assert other.startswith('<summary>s01</summary>\n<div class="chunk chunk-variant"')
 
 
-def test_an_expected_error_is_the_output(weave):
-    html, wrong = weave({"a.md": page((".run", "x = 1"), (".run .raises", "print(x)\n1 / 0"))})
-    assert not wrong
+def test_an_expected_error_is_the_output(woven):
+    html = woven(page((".run", "x = 1"), (".run .raises", "print(x)\n1 / 0")))
     assert shown(html) == ["1\nZeroDivisionError: division by zero".replace("\n", "")]
     assert '<pre class="raised" tabindex="0">ZeroDivisionError: division by zero</pre>' in html
 
@@ -151,9 +148,8 @@ INDENTED = """\
 """
 
 
-def test_cells_stand_in_notes_quotes_and_lists(weave):
-    html, wrong = weave({"a.md": INDENTED})
-    assert not wrong
+def test_cells_stand_in_notes_quotes_and_lists(woven):
+    html = woven(INDENTED)
     assert shown(html) == ["folded", "quoted", "listed", "1"]
     notes = re.findall(r"<details class=\"note\">(.*?)</details>", html, re.S)
     assert [shown(note) for note in notes] == [["folded"], ["1"]]
@@ -162,10 +158,9 @@ def test_cells_stand_in_notes_quotes_and_lists(weave):
     assert "<p><div" not in html
 
 
-def test_a_cell_is_run_with_the_chunks_it_refers_to_and_tangled_as_well(weave):
+def test_a_cell_is_run_with_the_chunks_it_refers_to_and_tangled_as_well(woven):
     cells = ("#one", "x = 1"), (".run #two file=two.py", "«one»\nprint(x)"), (".run", "x + 1")
-    html, wrong = weave({"a.md": noweb(page(*cells))})
-    assert not wrong
+    html = woven(noweb(page(*cells)))
     assert shown(html) == ["1", "2"]
     assert current().book.targets == {"two.py": "two"}
     assert 'id="chunk-two"' in html
@@ -185,15 +180,13 @@ def test_a_cell_is_run_with_the_chunks_it_refers_to_and_tangled_as_well(weave):
         ("import os\nos._exit(3)", 9, "the process that runs it ended with 3"),
     ],
 )
-def test_a_cell_that_fails_is_reported_at_its_line(weave, code, line, message):
-    toy = "def double(x):\n    return 2 * x"
-    Path("tinyllm").mkdir()
-    Path("tinyllm/__init__.py").touch()
-    Path("tinyllm/toy.py").write_text(f"# Tangled from book/b.md\n{toy}\n")
+def test_a_cell_that_fails_is_reported_at_its_line(weave, toy, code, line, message):
+    double = "def double(x):\n    return 2 * x"
+    toy(f"# Tangled from book/b.md\n{double}\n")
     chunk = "\n```python {#chunk}\ngone\n```\n"
     first, last = (".run", "def f(x):\n    1 / x"), (".run .hide-output", "print(x)")
     text = noweb(page(first) + "\n" + page((".run", code), last)[4:] + chunk)
-    html, wrong = weave({"b.md": page(("#toy file=tinyllm/toy.py", toy)), "a.md": text})
+    html, wrong = weave({"b.md": page(("#toy file=tinyllm/toy.py", double)), "a.md": text})
     assert len(wrong) == 1
     wanted = re.escape(f"book/a.md:{line}: {message}").replace(r"\.\*", ".*")
     assert re.match(wanted, wrong[0]), wrong
@@ -201,24 +194,22 @@ def test_a_cell_that_fails_is_reported_at_its_line(weave, code, line, message):
     assert shown(html)[1:] == ["not run: a cell above it fails"]
 
 
-def test_a_cell_that_does_not_raise_though_it_should_is_reported(weave):
-    _, wrong = weave({"a.md": page((".run .raises", "1"))})
-    assert wrong == ["book/a.md:3: the cell is marked .raises, and raises nothing"]
+def test_a_cell_that_does_not_raise_though_it_should_is_reported(diagnostic):
+    said = "book/a.md:3: the cell is marked .raises, and raises nothing"
+    assert diagnostic(page((".run .raises", "1"))) == said
 
 
 def test_a_cell_that_never_ends_is_stopped(weave, monkeypatch):
     monkeypatch.setattr(execute, "SECONDS", 3)
     text = page((".run", "print('before')"), (".run", "while True:\n    pass"), (".run", "1"))
     html, wrong = weave({"a.md": text})
-    assert wrong == ["book/a.md:7: still running after 3 seconds, and stopped"]
     stopped = "still running after 3 seconds, and stopped"
+    assert wrong == [f"book/a.md:7: {stopped}"]
     assert shown(html) == ["before", stopped, "not run: a cell above it fails"]
 
 
-def test_results_are_kept_while_cells_and_package_are_what_they_were(weave):
-    Path("tinyllm").mkdir()
-    Path("tinyllm/__init__.py").touch()
-    Path("tinyllm/toy.py").write_text("x = 1\n")
+def test_results_are_kept_while_cells_and_package_are_what_they_were(weave, toy):
+    toy("x = 1\n")
     cell = ".run", "from tinyllm.toy import x\nprint(x)"
 
     def kept(text):
@@ -231,7 +222,7 @@ def test_results_are_kept_while_cells_and_package_are_what_they_were(weave):
     moved = page(cell).replace("# A", "# A\n\nA word more.")
     Path("book/a.md").write_text(moved)
     assert outputs.known(current(), current().pages["a.md"])
-    Path("tinyllm/toy.py").write_text("x = 22\n")
+    toy("x = 22\n")
     assert outputs.known(current(), current().pages["a.md"]) is None
     assert kept(moved)[0]["shown"] == [["text", "22\n"]]
     assert kept(page(cell, (".run", "1 / 0"))) is None
@@ -253,9 +244,8 @@ ASK = "# A\n\n```python {{.run}}\nimport numpy as np\nx = np.array([0.5, 2.25])\
         ("x[0]==0.5", ("True", None), "True"),
     ],
 )
-def test_a_question_has_its_answer_computed(weave, answer, data, told):
-    html, wrong = weave({"a.md": ASK.format(answer, "What is `x`,\n and $x$?")})
-    assert not wrong
+def test_a_question_has_its_answer_computed(woven, answer, data, told):
+    html = woven(ASK.format(answer, "What is `x`,\n and $x$?"))
     start = r'(?s)<form class="ask" data-answer="([^"]*)"(?: data-decimals="(\d)")?>'
     form = re.search(start + "(.*?)</form>", html)
     assert form.groups()[:2] == data
@@ -274,10 +264,8 @@ def test_a_question_has_its_answer_computed(weave, answer, data, told):
         ("gone", "NameError: name 'gone' is not defined"),
     ],
 )
-def test_a_question_without_an_answer_is_reported(weave, answer, message):
-    _, wrong = weave({"a.md": ASK.format(answer, "What is x?")})
-    assert len(wrong) == 1
-    assert wrong[0].startswith(f"book/a.md:8: {message}")
+def test_a_question_without_an_answer_is_reported(diagnostic, answer, message):
+    assert diagnostic(ASK.format(answer, "What is x?")).startswith(f"book/a.md:8: {message}")
 
 
 CHAPTER = """\
@@ -314,9 +302,7 @@ def test_a_page_is_a_notebook_too(weave):
     text = CHAPTER.replace("two", "two\n\nOf [eq. sum](#eq-sum) and [two](b.md) and <https://a.b>.")
     text += "$$ x \\label{eq:sum} $$\n\n```python {.run}\nx = 1\n```\n\nThen:\n\n```text\na\n```\n"
     text += "\n" + INDENTED[5:] + "\nEnd.\n\n```python {.run .raises}\n1 / 0\n```\n\n"
-    weave(
-        {"a.md": text + "```ask {answer=x}\nWhat\nis it?\n```\n\n```python {.run .fold}\nx\n```\n"}
-    )
+    weave(text + "```ask {answer=x}\nWhat\nis it?\n```\n\n```python {.run .fold}\nx\n```\n")
     made = json.loads(notebook.notebook(current(), current().pages["a.md"]))
     assert (made["nbformat"], made["nbformat_minor"]) == (4, 5)
     cells = made["cells"]

@@ -45,41 +45,28 @@ pass
 """
 
 
-def test_captions_name_chunk_files_and_part(weave):
-    html, wrong = weave(BOOK)
-    assert not wrong
-    assert 'id="chunk-mha"' in html
-    assert 'id="chunk-split"' in html
-    assert 'id="chunk-split-2"' in html
+def test_captions_name_chunk_files_and_part_and_feet_lead_to_users_and_other_parts(woven):
+    html = woven(BOOK)
+    ids = re.findall(r' id="([^"]+)"', html)
+    assert len(ids) == len(set(ids))
+    assert {"chunk-mha", "chunk-split", "chunk-split-2"} <= set(ids)
     text = plain(html)
     assert "mha · tinyllm/mha.py" in text
     assert "split · tinyllm/mha.py · part 1 of 2" in text
     assert "split · tinyllm/mha.py · part 2 of 2" in text
-
-
-def test_a_chunk_of_another_chapter_knows_its_files(weave):
-    html, _ = weave(dict(reversed(BOOK.items())))
-    assert "add · tinyllm/mha.py" in plain(html)
-
-
-def test_feet_lead_to_users_and_to_the_other_parts(weave):
-    html, _ = weave(BOOK)
     feet = [plain(foot) for foot in re.findall(r'<div class="chunk-foot">(.*?)</div>', html)]
-    assert feet == [
-        "used in mha · continued in part 2",
-        "used in mha · continues part 1",
-    ]
+    assert feet == ["used in mha · continued in part 2", "used in mha · continues part 1"]
     assert 'continued in <a href="#chunk-split-2">' in html
+    assert "add · tinyllm/mha.py" in plain(woven(dict(reversed(BOOK.items()))))
 
 
-def test_ids_are_unique(weave):
-    html, _ = weave(BOOK)
-    ids = re.findall(r' id="([^"]+)"', html)
-    assert len(ids) == len(set(ids))
-
-
-def test_a_preview_of_another_page_comes_along(weave):
-    html, _ = weave(BOOK)
+def test_references_lead_to_definitions_and_bring_a_preview_of_another_page_along(woven):
+    html = woven(BOOK)
+    link = r'<a class="chunk-reference" href="{}">&lt;&lt;{}&gt;&gt;</a>'
+    assert link.format("../1-foundations/L0.1-tensor.html#chunk-add", "add") in html
+    assert link.format("#chunk-split", "split") in html
+    assert html.count("chunk-reference") == 2
+    assert "x <<shift>> 1\n<<add>>\n" in plain(html)  # which are none
     template = html[html.index("<template") : html.index("</template>")]
     assert 'data-preview="chunk-add"' in template
     assert "return a + b" in plain(template)
@@ -87,45 +74,24 @@ def test_a_preview_of_another_page_comes_along(weave):
     assert html.count("<template") == 1
 
 
-def test_references_lead_to_definitions_across_pages(weave):
-    html, _ = weave(BOOK)
-    link = r'<a class="chunk-reference" href="{}">&lt;&lt;{}&gt;&gt;</a>'
-    assert link.format("../1-foundations/L0.1-tensor.html#chunk-add", "add") in html
-    assert link.format("#chunk-split", "split") in html
-
-
-def test_the_lines_of_a_string_share_an_element_but_not_with_a_comment(weave):
-    html, _ = weave({"a.md": "```python {#a}\n# c\n'r'\n's'\nt = 1\n```\n"})
+def test_the_lines_of_a_string_share_an_element_but_not_with_a_comment(woven):
+    html = woven("```python {#a}\n# c\n'r'\n's'\nt = 1\n```\n")
     assert "<i class=c># c</i>\n<i>'r'\n's'</i>\nt" in html
 
 
-def test_text_that_is_no_reference_stays(weave):
-    html, _ = weave(BOOK)
-    assert "x <<shift>> 1\n<<add>>\n" in plain(html)
-    assert html.count("chunk-reference") == 2
-
-
-def test_a_block_in_a_list_stays_in_its_item_and_keeps_its_tab(weave):
-    html, _ = weave(BOOK)
+def test_what_is_no_chunk_is_left_to_markdown(weave, woven):
+    html = woven(BOOK)
     item = html[html.index("<li>") : html.index("</li>")]
     assert 'id="chunk-split"' in item
     assert "\treturn 1" in plain(item)
-
-
-def test_blocks_without_name_or_file_are_left_to_markdown(weave):
-    html, _ = weave(BOOK)
     assert html.count("chunk-caption") == 4  # one of them in a template
     assert "plain = 1" in plain(html)
+    assert weave(BOOK) == (html, [])  # the same bytes
+    assert Markdown(extensions=EXTENSIONS).convert("a $5$ b") == "<p>a $5$ b</p>"  # no chapter
 
 
-def test_a_page_that_is_no_chapter_passes_unchanged(weave):
-    weave(BOOK)
-    assert Markdown(extensions=EXTENSIONS).convert("a $5$ b") == "<p>a $5$ b</p>"
-
-
-def test_whatever_a_page_shows_of_a_block_is_where_links_to_it_lead(weave):
-    html, wrong = weave({"a.md": ANCHORED})
-    assert not wrong
+def test_whatever_a_page_shows_of_a_block_is_where_links_to_it_lead(woven):
+    html = woven(ANCHORED)
     page = current().pages["a.md"]
     ids = re.findall(r' id="([^"]+)"', html)
     assert sorted(ids) == sorted(page.anchors.values())
@@ -141,10 +107,7 @@ def test_pages_have_the_address_that_mkdocs_gives_them(weave):
     assert index.href("", Place("code/c.py.md", "")) == "code/c.py.html"
 
 
-def test_variants_say_what_is_removed_and_added(weave):
-    html, wrong = weave(
-        {
-            "a.md": """\
+VARIANT = """\
 ```python {#merge file=m.py}
 x = 1
 y = 2
@@ -156,27 +119,20 @@ y = 2
 +y = 3
 ```
 """
-        }
-    )
-    assert not wrong
-    variant = html[html.index('id="patch-s01"') :]
+
+
+def test_variants_say_what_is_removed_and_added(woven):
+    variant = woven(VARIANT).partition('id="patch-s01"')[2]
     assert "s01 · a variant of merge, no part of the program" in plain(variant)
     lines = re.findall(r"<(span|del|ins)>(.*?)</\1>", variant, re.DOTALL)
-    assert [(tag, plain(line)) for tag, line in lines] == [
-        ("span", "x = 1\n"),
-        ("del", "y = 2\n"),
-        ("ins", "y = 3\n"),
-    ]
-
-
-def test_weaving_twice_gives_the_same_bytes(weave):
-    assert weave(BOOK) == weave(BOOK)
+    wanted = [("span", "x = 1\n"), ("del", "y = 2\n"), ("ins", "y = 3\n")]
+    assert [(tag, plain(line)) for tag, line in lines] == wanted
 
 
 SESSION = "# A\n\n```console {.session}\n$ ol a\n```\n\n```console {.session workspace=f}\n$ ol b  # <c>\n```\n"
 
 
-def test_sessions_show_what_their_commands_print(weave, monkeypatch):
+def test_sessions_show_what_their_commands_print(woven, monkeypatch):
     asked = []
 
     def transcripts(blocks, root):
@@ -184,8 +140,7 @@ def test_sessions_show_what_their_commands_print(weave, monkeypatch):
         return [f"{text}{files} <printed>\n" for text, files in blocks]
 
     monkeypatch.setattr(sessions, "transcripts", transcripts)
-    html, wrong = weave({"a.md": SESSION})
-    assert not wrong
+    html = woven(SESSION)
     assert asked == [os.getcwd()]
     assert "$ ol a\n <printed>\n" in plain(html)
     assert "$ ol b  # <c>\nf <printed>\n" in plain(html)
@@ -199,9 +154,9 @@ def test_sessions_show_what_their_commands_print(weave, monkeypatch):
         (" workspace=gone", "$ ol", 3, "workspace=gone: there is no such folder"),
     ],
 )
-def test_sessions_that_cannot_be_run_are_reported(weave, opener, commands, line, message):
-    _, wrong = weave({"a.md": f"# A\n\n```console {{.session{opener}}}\n{commands}\n```\n"})
-    assert wrong == [f"book/a.md:{line}: a session failed: {message}"]
+def test_sessions_that_cannot_be_run_are_reported(diagnostic, opener, commands, line, message):
+    text = f"# A\n\n```console {{.session{opener}}}\n{commands}\n```\n"
+    assert diagnostic(text) == f"book/a.md:{line}: a session failed: {message}"
 
 
 def test_a_session_that_fails_is_reported_at_its_command(weave, monkeypatch):

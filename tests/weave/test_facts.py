@@ -8,12 +8,11 @@ import pytest
 from tests.weave.books import FACTS, plain
 from weave.model.index import current
 
+L1, L2 = FACTS.format("L1", "a.py", ""), FACTS.format("L2", "b.py", '"L1"')
 
-def test_overview_derives_who_uses_a_chapter(weave):
-    html, wrong = weave(
-        {"b.md": FACTS.format("L2", "b.py", '"L1"'), "a.md": FACTS.format("L1", "a.py", "")}
-    )
-    assert not wrong
+
+def test_overview_derives_who_uses_a_chapter(woven):
+    html = woven({"b.md": L2, "a.md": L1})
     table = html[html.index("<table") : html.index("</table>")]
     assert '<a href="b.html">L2 Title of L2</a>' in table
     assert '<span class="planned">L9.9 (planned)</span>' in table
@@ -32,10 +31,11 @@ symptom = "positions mix"
 caught_by = ["test_it", "test_gone"]
 ```
 """
+KNOWN = PITFALL.replace(', "test_gone"', "")
 
 
 def test_pitfalls_name_their_tests_and_an_unknown_one_is_reported(weave):
-    chapter = FACTS.format("L1", "a.py", "") + PITFALL
+    chapter = L1 + PITFALL
     html, wrong = weave({"a.md": chapter})
     line = chapter.split("\n").index("```toml {.pitfall file=chapters.toml}") + 1
     table = chapter.split("\n").index("``` {.pitfalls}") + 1
@@ -49,8 +49,7 @@ VARIANT = "```python {#c file=c}\n1\n```\n\n```diff {#s01 patch=c file=ol/course
 
 
 def test_the_table_of_pitfalls_leads_to_a_mutant_beside_the_chapter(weave):
-    chapter = FACTS.format("L1", "a.py", "") + PITFALL
-    html, _ = weave({"L1-tests.md": f"# L1: the tests\n\n{VARIANT}", "L1-a.md": chapter})
+    html, _ = weave({"L1-tests.md": f"# L1: the tests\n\n{VARIANT}", "L1-a.md": L1 + PITFALL})
     assert '<a href="L1-tests.html#patch-s01">s01</a>' in html
 
 
@@ -64,23 +63,15 @@ caught_by = ["test_it"]
 """
 
 
-def test_mutants_without_a_hint_are_not_in_the_table_of_pitfalls(weave):
-    chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "") + HONEST
-    html, wrong = weave({"a.md": chapter})
-    assert not wrong
+def test_mutants_without_a_hint_are_not_in_the_table_of_pitfalls(woven):
+    html = woven(L1 + KNOWN + HONEST)
     assert "positions mix" in html
     assert "not for readers" not in html
 
 
-def test_map_draws_chapters_needs_and_planned_ones(weave):
-    html, wrong = weave(
-        {
-            "2-transformer/a.md": FACTS.format("L1", "a.py", ""),
-            "2-transformer/b.md": FACTS.format("L2", "b.py", '"L1"'),
-            "index.md": "# Book\n\n``` {.map}\n```\n",
-        }
-    )
-    assert not wrong
+def test_map_draws_chapters_needs_and_planned_ones(woven):
+    chapters = {"2-transformer/a.md": L1, "2-transformer/b.md": L2}
+    html = woven(chapters | {"index.md": "# Book\n\n``` {.map}\n```\n"})
     assert '<a href="2-transformer/a.html">' in html
     assert "stroke-dasharray" in html[html.index("<svg") : html.index("</svg>")]
     assert html.count("<li>") == 2
@@ -89,10 +80,9 @@ def test_map_draws_chapters_needs_and_planned_ones(weave):
     assert len(re.findall(r'<path d="M[^"]*C', html)) == 2
 
 
-def test_broken_toml_is_reported_at_its_line(weave):
-    _, wrong = weave({"a.md": "# A\n\n```toml {.chapter file=c.toml}\na = 1\n[oops\n```\n"})
-    assert len(wrong) == 1
-    assert wrong[0].startswith("book/a.md:5: this block is not TOML")
+def test_broken_toml_is_reported_at_its_line(diagnostic):
+    said = diagnostic("# A\n\n```toml {.chapter file=c.toml}\na = 1\n[oops\n```\n")
+    assert said.startswith("book/a.md:5: this block is not TOML")
 
 
 HEADER = """\
@@ -136,9 +126,11 @@ def test_header_facts_of_another_kind_are_reported_at_their_line(weave, facts, l
     assert "<svg" in html
 
 
-def test_a_block_that_is_no_table_is_reported(weave):
-    _, wrong = weave({"a.md": '# A\n\n```toml {.chapter file=c.toml}\n\ntitle = "x"\n```\n'})
-    assert wrong == ["book/a.md:5: title must be a table"]
+def test_a_block_that_is_no_table_is_reported(diagnostic):
+    assert (
+        diagnostic('# A\n\n```toml {.chapter file=c.toml}\n\ntitle = "x"\n```\n')
+        == "book/a.md:5: title must be a table"
+    )
 
 
 def test_needs_in_a_circle_are_reported_with_its_way(weave):
@@ -150,13 +142,10 @@ def test_needs_in_a_circle_are_reported_with_its_way(weave):
 
 
 def test_facts_that_stand_twice_or_on_another_page_are_reported(weave):
-    chapter = FACTS.format("L1", "a.py", "") + PITFALL.replace(', "test_gone"', "")
     second = "# B\n\n```toml {.chapter file=chapters.toml}\n[L1]\n```\n"
-    third = "# C\n\n```toml {.chapter file=chapters.toml}\n[L3]\n```\n\n"
-    third += (
-        '```toml {.pitfall file=chapters.toml}\n["L1".mutants.s01]\ncaught_by = ["test_it"]\n```\n'
-    )
-    assert weave({"c.md": third, "b.md": second, "a.md": chapter})[1] == [
+    third = "# C\n\n```toml {.chapter file=chapters.toml}\n[L3]\n```\n\n```toml {.pitfall file="
+    third += 'chapters.toml}\n["L1".mutants.s01]\ncaught_by = ["test_it"]\n```\n'
+    assert weave({"c.md": third, "b.md": second, "a.md": L1 + KNOWN})[1] == [
         "book/b.md:3: the header facts of L1 stand in a.md already",
         "book/c.md:7: L1 is not the chapter of this page",
         "book/c.md:8: the facts of s01 stand in another block already",
@@ -165,17 +154,8 @@ def test_facts_that_stand_twice_or_on_another_page_are_reported(weave):
 
 def test_chapters_are_read_after_those_that_they_need_and_before_what_belongs_to_them(weave):
     texts = {"index.md": "# Book\n", "reference/a.md": "# Words\n", "workshop/a.md": "# Tools\n"}
-    texts |= {
-        f"5-x/{n}.md": FACTS.format(n, n, needs)
-        for n, needs in [
-            ("A", '"M"'),
-            ("B", ""),
-            ("C", '"A", "D"'),
-            ("D", ""),
-            ("M", '"L"'),
-            ("L", ""),
-        ]
-    }
+    needs = {"A": '"M"', "B": "", "C": '"A", "D"', "D": "", "M": '"L"', "L": ""}
+    texts |= {f"5-x/{name}.md": FACTS.format(name, name, need) for name, need in needs.items()}
     texts["4-w/L.md"] = texts.pop("5-x/L.md")  # of another part
     weave(texts | {"5-x/D-tests.md": "# Tests of D\n", "5-x/D-lab.md": "# Lab of D\n"})
     order = ["index.md", "4-w/L.md", "5-x/M.md", "5-x/A.md", "5-x/B.md"]

@@ -3,21 +3,20 @@
 
 import re
 
-from tests.weave.books import PROGRAM, plain
+from tests.weave.books import PROGRAM, noweb, plain
 from weave.model.index import current
 
 
-def test_a_block_says_where_in_the_program_it_stands(weave):
-    html, wrong = weave(PROGRAM)
-    assert not wrong
+def test_a_block_says_where_in_the_program_it_stands(woven):
+    html = woven(PROGRAM)
     text = plain(html)
     assert "work · p/b.py · in class Derived" in text
     assert "deep · p/b.py · in Derived.work.inner" in text
     assert "b · p/b.py\n" in text
 
 
-def test_names_in_backticks_lead_to_their_definitions(weave):
-    html, _ = weave(PROGRAM)
+def test_names_in_backticks_lead_to_their_definitions(woven):
+    html = woven(PROGRAM)
     paragraph = html[html.index("<p><a") :].partition("</p>")[0]
     link = '<a href="{}"><code>{}</code></a>'
     assert link.format("../0-base/a.html#chunk-a", "helper") in paragraph
@@ -43,19 +42,16 @@ def test_uses_are_found_through_imports_and_bases(weave):
     assert used["Derived"] == []
 
 
-def test_what_builds_the_module_can_be_hidden_and_no_more(weave):
-    html, _ = weave(PROGRAM)
+def test_what_builds_the_module_can_be_hidden_and_no_more(woven):
+    html = woven(PROGRAM)
     hidden = re.findall(r'<div class="chunk[^"]* implementation" id="([^"]+)"', html)
     assert hidden == ["chunk-b", "chunk-work", "chunk-deep", "patch-s01"]
     assert html.count('class="hide-implementation"') == 1
 
 
 def test_a_program_that_is_wrong_is_not_guessed_at(weave):
-    html, wrong = weave(
-        {"a.md": "```python {#a file=a.py}\n«gone»\n```\n".replace("«", "<<").replace("»", ">>")}
-    )
-    assert len(wrong) == 1
-    assert wrong[0].startswith("book/a.md:2: ")
-    assert "gone" in wrong[0]
+    html, (said,) = weave(noweb("```python {#a file=a.py}\n«gone»\n```\n"))
+    assert said.startswith("book/a.md:2: ")
+    assert "gone" in said
     assert not current().program.modules
     assert html.count('class="chunk"') == 1

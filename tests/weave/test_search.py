@@ -32,10 +32,9 @@ key (keys)
 """
 
 
-def test_terms_get_a_tooltip_at_their_first_place(weave):
+def test_terms_get_a_tooltip_at_their_first_place(woven):
     text = "# Masks and a mask\n\nTwo Causal masks, *a mask*; a mask, `d_model`, key. <b>mask</b>\n"
-    html, wrong = weave({"reference/glossary.md": GLOSSARY, "a.md": text})
-    assert not wrong
+    html = woven({"reference/glossary.md": GLOSSARY, "a.md": text})
     links = re.findall(r'<a class="term" data-tip="([^"]+)" href="([^"]+)">(.*?)</a>', html)
     assert [word for _, _, word in links] == ["Causal masks", "mask", "<code>d_model</code>"]
     assert links[0][0] == "A mask by which a position reads earlier positions only."
@@ -43,9 +42,9 @@ def test_terms_get_a_tooltip_at_their_first_place(weave):
     assert plain(html).count("mask") == 5  # and "Masks"
 
 
-def test_terms_of_a_part_are_marked_in_that_part_only(weave):
+def test_terms_of_a_part_are_marked_in_that_part_only(woven):
     chapter = FACTS.format("L5", "a.py", "") + "\nIts keys.\n"
-    html, _ = weave({"reference/glossary.md": GLOSSARY, "a.md": chapter})
+    html = woven({"reference/glossary.md": GLOSSARY, "a.md": chapter})
     assert 'data-tip="What is compared with queries."' in html
 
 
@@ -60,12 +59,8 @@ def test_a_word_that_stands_twice_in_the_glossary_is_reported(weave):
 def test_the_glossary_has_an_id_for_each_term(weave):
     weave({"reference/glossary.md": GLOSSARY})
     html = Markdown(extensions=[*EXTENSIONS, "def_list"]).convert(GLOSSARY)
-    assert re.findall('<dt id="([^"]+)"', html) == [
-        "term-causal-mask",
-        "term-d_model",
-        "term-mask",
-        "term-key",
-    ]
+    ids = ["term-causal-mask", "term-d_model", "term-mask", "term-key"]
+    assert re.findall('<dt id="([^"]+)"', html) == ids
     assert 'class="term"' not in html
 
 
@@ -80,23 +75,18 @@ def test_the_search_knows_headings_prose_blocks_and_names(weave):
     assert ["method", "Derived.work", "1-top/b.html#chunk-work", "p/b.py", ""] in entries
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[b](b.md 'title')",
-        '[b]( b.md "title" )',
-        "[b](<b.md>)",
-        "[b]\n\n[b]: b.md",
-        "> [b]: <b.md>",
-        "[eq. b](b.md#eq-b)",
-        "![b](b.md)",
-        '<a class=x href="b.md">b</a>',
-        "<img alt=b src=b.md>",
-        "- a\n\n    | a |\n    |---|\n    | [b](b.md) |",
-        "a[^1]\n\n[^1]: see [b](b.md)",
-        "## [$x$](b.md)",
-    ],
-)
+LINKS = [
+    "[b](b.md 'title')",
+    '[b]( b.md "title" )',
+    "[b](<b.md>)",
+    "[b]\n\n[b]: b.md",
+    "![b](b.md)",
+]
+LINKS += ["> [b]: <b.md>", "[eq. b](b.md#eq-b)", '<a class=x href="b.md">b</a>', "## [$x$](b.md)"]
+LINKS += ["- a\n\n    | a |\n    |---|\n    | [b](b.md) |", "a[^1]\n\n[^1]: see [b](b.md)"]
+
+
+@pytest.mark.parametrize("text", [*LINKS, "<img alt=b src=b.md>"])
 def test_links_are_found_however_they_are_written(weave, caplog, text):
     weave({"a.md": text})
     assert not caplog.records
@@ -115,7 +105,7 @@ def test_links_in_code_and_to_odd_names_are_not_dead(weave, caplog):
 
 def test_a_heading_with_the_id_of_a_block_is_reported(weave):
     text = "# A\n\n```python {#a file=a.py}\nx = 1\n```\n\n## Chunk a\n"
-    weave({"a.md": text})
+    weave(text)
     Markdown(extensions=[*EXTENSIONS, "toc"]).convert(text)
     assert [(at, message) for _, at, message in current().diagnostics] == [
         (3, "a heading of this page has the id chunk-a too")
@@ -123,17 +113,13 @@ def test_a_heading_with_the_id_of_a_block_is_reported(weave):
 
 
 def test_a_diagnostic_is_said_once(weave):
-    text = "[eq. a](#eq-a), [eq. a](#eq-a)\n[eq. a](#eq-a)\n"
-    assert [said.partition(": ")[0] for said in weave({"a.md": text})[1]] == [
-        "book/a.md:1",
-        "book/a.md:2",
-    ]
+    _, wrong = weave("[eq. a](#eq-a), [eq. a](#eq-a)\n[eq. a](#eq-a)\n")
+    assert [said.partition(": ")[0] for said in wrong] == ["book/a.md:1", "book/a.md:2"]
 
 
-def test_a_picture_without_words_is_reported(weave):
-    assert weave({"a.md": "\n![](a.png) ![a](a.png)\n"})[1] == [
-        "book/a.md:2: the image a.png has no alt text"
-    ]
+def test_a_picture_without_words_is_reported(diagnostic):
+    said = diagnostic("\n![](a.png) ![a](a.png)\n")
+    assert said == "book/a.md:2: the image a.png has no alt text"
 
 
 @pytest.mark.parametrize(
@@ -154,33 +140,28 @@ def test_lines_are_those_of_the_chapter_whatever_stands_at_its_head(weave, head)
     assert html.count("x = ") == 1
 
 
-def test_two_chapters_of_one_text_are_reported(weave):
-    _, wrong = weave({"c.md": "", "d.md": "", "a.md": "# A\n", "b.md": "# A\n"})
-    assert wrong == ["book/b.md:1: has the same text as a.md; the two cannot be told apart"]
+def test_two_chapters_of_one_text_are_reported(diagnostic):
+    assert (
+        diagnostic({"c.md": "", "d.md": "", "a.md": "# A\n", "b.md": "# A\n"})
+        == "book/b.md:1: has the same text as a.md; the two cannot be told apart"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("# A\n\n[b](b.md)\n", "book/a.md:3: the link to b.md is dead: there is no file b.md"),
-        ("# A\n\n\n[b](#b)\n", "book/a.md:4: the link to #b is dead: nothing in a.md has the id b"),
-        ("# A\n\n[a](#a), [b](https://b.example), [c](c.png), `[d](d.md)`\n", ""),
-        (
-            "# A\n\nsee `test_gone` here\n",
-            "book/a.md:3: no block of the book defines the test test_gone",
-        ),
-        (
-            "# A\n\n- `tests/a.py::test_gone[x]`\n",
-            "book/a.md:3: no block of the book defines the test tests/a.py::test_gone[x]",
-        ),
-        (
-            "# A\n\n[code](code/a.py.md#chunk-gone)\n",
-            "book/a.md:3: the link to code/a.py.md#chunk-gone is dead: there is no file code/a.py.md",
-        ),
+        ("[b](b.md)", "the link to b.md is dead: there is no file b.md"),
+        ("[b](#b)", "the link to #b is dead: nothing in a.md has the id b"),
+        ("[a](#a), [b](https://b.example), [c](c.png), `[d](d.md)`", ""),
+        ("see `test_gone` here", "no block of the book defines the test test_gone"),
+        ("- `t/a.py::test_gone[x]`", "no block of the book defines the test t/a.py::test_gone[x]"),
+        ("[c](code/a.md#c)", "the link to code/a.md#c is dead: there is no file code/a.md"),
     ],
 )
 def test_dead_links_and_unknown_tests_name_their_line(weave, caplog, text, wrong):
-    weave({"a.md": text})
+    text = f"# A\n\n\n{text}\n"
+    weave(text)
     Markdown(extensions=[*EXTENSIONS, "toc"]).convert(text)
     links.check(current(), ["c.png"])
-    assert [record.getMessage() for record in caplog.records] == ([wrong] if wrong else [])
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ([f"book/a.md:4: {wrong}"] if wrong else [])

@@ -11,6 +11,8 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from tinyllm.num import threads
 from tinyllm.num.threads import column_sums, in_threads, product
+from tinyllm.tensor import Tensor
+from tinyllm.xfmr import gelu, layers
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +47,38 @@ def test_sums_in_pieces(n):
     sums = column_sums(x)
     assert sums.dtype == np.float32
     np.testing.assert_allclose(sums, x.astype(np.float64).sum(axis=0), rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (40, 48), (2, 33, 16)])
+def test_rows_and_numbers_in_blocks_change_no_bit_in_threads(shape, monkeypatch):
+    """LayerNorm and GELU: many blocks in threads, in one thread, and the whole in one block."""
+    x = np.random.default_rng(5).normal(size=(2, *shape)).astype(np.float32)
+    norm = layers.LayerNorm(shape[-1])
+    for module in (layers, gelu):
+        monkeypatch.setattr(module, "WORTH_SHARING", 1)
+
+    def found(function, block, n):
+        monkeypatch.setattr(layers, "BLOCK", block)
+        tensor = Tensor(x[0], requires_grad=True)
+        norm.zero_grad()
+        with threadpool_limits(n):
+            y = function(tensor)
+            y.backward(x[1])
+        return y.data, tensor.grad, norm.weight.grad, norm.bias.grad
+
+    for function in (norm, gelu.gelu, gelu.gelu_tanh):
+        one, two = found(function, 64, 1), found(function, 64, 2)
+        for a, b, whole in zip(one, two, found(function, 1 << 20, 1), strict=True):
+            assert np.array_equal(a, b)
+            if a is not None:
+                np.testing.assert_allclose(a, whole, rtol=0, atol=1e-5)
+
+
+def test_the_caller_s_errstate_holds_in_threads():
+    quiet = []
+    with threadpool_limits(2), np.errstate(over="ignore"):
+        in_threads(lambda _: quiet.append(np.geterr()["over"]), [1, 2], worth_it=True)
+    assert quiet == ["ignore"] * 2
 
 
 def test_a_transposed_product():

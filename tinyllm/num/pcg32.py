@@ -136,7 +136,7 @@ class PCG32:
     def spawn(self, name: str) -> PCG32:
         """A child that nobody has had yet: ``substream(name)``, then ``substream(f"{name} #2")`` etc.
 
-        Each object counts for itself. `state` doesn't hold the counts, and `set_state` starts them anew.
+        Each object keeps its own counts. `state` doesn't hold them, and `set_state` restarts them.
         """
         count = self._spawned[name] = self._spawned.get(name, 0) + 1
         return self.substream(name if count == 1 else f"{name} #{count}")
@@ -168,7 +168,7 @@ class PCG32:
         shape: int | Sequence[int] = (),
         dtype: DTypeLike = np.float32,
     ) -> NDArray[Any]:
-        """Numbers drawn evenly from low <= x < high, an array of `shape`.
+        """Uniform numbers with low <= x < high, an array of `shape`.
 
         One draw and 24 random bits for a float32, two draws and 53 bits for a float64. The
         interval is half open after rounding too. ValueError unless low < high, both and their
@@ -237,7 +237,7 @@ class PCG32:
         return out.reshape(sides)
 
     def integers(self, low: int, high: int, shape: int | Sequence[int] = ()) -> NDArray[np.int64]:
-        """Integers drawn evenly from low <= k < high, without bias; int64 of `shape`.
+        """Integers with low <= k < high, all equally likely; int64 of `shape`.
 
         ValueError unless -2**63 <= low < high <= 2**63.
         """

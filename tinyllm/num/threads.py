@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
+from contextvars import copy_context
 from functools import cache
 from typing import Any, TypeVar
 
@@ -36,8 +37,8 @@ def in_threads(
     """Do `work` for each part: in threads if that is worth it, else one part after the other.
 
     There are `threads` of them, or as many as BLAS has at the moment, and in each BLAS has one. The
-    parts must write to different places, and read what none of them writes. What the work raises is
-    raised.
+    parts must write to different places, and read what none of them writes. What the caller's
+    `np.errstate` says holds in the threads too. What the work raises is raised.
     """
     if threads is None or _blas() is None:
         threads = _blas_threads()
@@ -49,7 +50,7 @@ def in_threads(
         started = []
         for part in parts:
             try:
-                started.append(_pool(threads).submit(work, part))
+                started.append(_pool(threads).submit(copy_context().run, work, part))
             except RuntimeError:  # no more threads: the interpreter is about to end
                 work(part)
         wait(started)

@@ -273,16 +273,6 @@ def _backward_kept(run: _Run, part: Part, grad: Array, into: Sequence[Array]) ->
         np.matmul(used.swapaxes(-1, -2), grad, out=dv)
 
 
-def _cut(run: _Run, part: Part, rows: int, keys: int) -> tuple[list[slice], list[slice]]:
-    """The rows and the keys of a part's blocks. Only a part of one head is cut."""
-    Tq, Tk = run.shape[-2:]
-    if any(s.stop - s.start > 1 for s in part):
-        rows, keys = Tq, Tk
-    elif run.rows is not None:
-        rows = run.rows
-    return _slices(Tq, rows), _slices(Tk, keys)
-
-
 def _forward_blocks(run: _Run, part: Part) -> None:
     """Fill in the output, the sums and the shifts of one part."""
     v = _with_ones(run.v[part])  # [..., Tk, dv + 1]
@@ -312,6 +302,16 @@ def _visible(run: _Run, part: Part, rows: slice) -> tuple[Mask | None, slice]:
     read = np.flatnonzero(allowed.any(axis=tuple(range(allowed.ndim - 1))))
     keys = slice(int(read[0]), int(read[-1]) + 1) if len(read) else slice(0, 0)
     return allowed[..., keys], keys
+
+
+def _cut(run: _Run, part: Part, rows: int, keys: int) -> tuple[list[slice], list[slice]]:
+    """The rows and the keys of a part's blocks. Only a part of one head is cut."""
+    Tq, Tk = run.shape[-2:]
+    if any(s.stop - s.start > 1 for s in part):
+        rows, keys = Tq, Tk
+    elif run.rows is not None:
+        rows = run.rows
+    return _slices(Tq, rows), _slices(Tk, keys)
 
 
 def _exponentials(

@@ -12,11 +12,14 @@ from numpy.typing import NDArray
 
 from tinyllm.autograd import is_recording, record, tensor_argument
 from tinyllm.num.normal import normal_cdf_pdf
+from tinyllm.num.threads import in_threads
 from tinyllm.tensor import Tensor
 
 __all__ = ["gelu", "gelu_tanh"]
 
 Array: TypeAlias = NDArray[Any]
+
+WORTH_SHARING = 1 << 17  # numbers: fewer are done before a second thread has woken up
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -63,10 +66,13 @@ def _by_blocks(
     flat = x.data.reshape(-1).astype(dtype, copy=False)
     y = np.empty_like(flat)
     slope = np.empty_like(flat) if x.requires_grad and is_recording() else None
-    for start in range(0, len(flat), 1 << 15):
+
+    def block(start: int) -> None:
         b = slice(start, start + (1 << 15))
         with np.errstate(over="ignore"):  # squares
             function(flat[b], y[b], None if slope is None else slope[b])
+
+    in_threads(block, range(0, len(flat), 1 << 15), len(flat) >= WORTH_SHARING)
 
     def backward(grad: Array) -> tuple[Array]:
         assert slope is not None

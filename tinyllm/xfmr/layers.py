@@ -19,6 +19,7 @@ from tinyllm.autograd import no_grad, record, tensor_argument
 from tinyllm.generators import generator
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
 from tinyllm.num.pcg32 import PCG32
+from tinyllm.num.threads import in_threads
 from tinyllm.tensor import Tensor
 from tinyllm.xfmr.fused import fused_attention
 from tinyllm.xfmr.gelu import gelu, gelu_tanh
@@ -44,8 +45,11 @@ __all__ = [
 
 Array: TypeAlias = NDArray[Any]
 Mask: TypeAlias = NDArray[np.bool_]
-Pair: TypeAlias = tuple[Array, Array]  # keys and values
+Pair: TypeAlias = tuple[Array, Array]  # keys and values; normalised rows and their factors
 Sublayer: TypeAlias = Callable[[Tensor], Tensor]
+
+BLOCK = 1 << 16  # numbers of a block of rows
+WORTH_SHARING = 1 << 17  # numbers: fewer are done before a second thread has woken up
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
@@ -64,24 +68,39 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
         )
     dtype = np.result_type(x.dtype, weight.dtype, bias.dtype)
     rows = x.data.reshape(-1, d).astype(np.result_type(dtype, np.float32), copy=False)  # [N, d]
-    normed, inverse = _normalised(rows, eps)  # [N, d], [N, 1]
-    scale = weight.data
-    y = normed * scale
-    y += bias.data  # eq. layer-norm
+    scale, shift, step = weight.data, bias.data, max(1, BLOCK // d)
+    blocks = [slice(i, i + step) for i in range(0, len(rows), step)]
+    kept: list[Pair] = [(rows, rows)] * len(blocks)  # of each block what `_normalised` returns
+    y = np.empty_like(rows)
+
+    def forward(number: int) -> None:
+        b = blocks[number]
+        kept[number] = normed, _ = _normalised(rows[b], eps)  # [n, d]
+        np.multiply(normed, scale, out=y[b])
+        y[b] += shift  # eq. layer-norm
+
+    in_threads(forward, range(len(blocks)), rows.size >= WORTH_SHARING)
 
     def backward(grad: Array) -> tuple[Array, Array, Array]:
-        g = grad.reshape(-1, d).astype(rows.dtype, copy=False)
-        work = g * normed  # [N, d]
-        column = np.ones(len(g), g.dtype)
-        d_weight, d_bias = column @ work, column @ g  # [d]
-        mean_h = (g @ scale) / d  # [N]
-        mean_hx = (work @ scale) / d
-        np.multiply(normed, mean_hx[:, None], out=work)
-        d_x = g * scale
-        d_x -= work
-        d_x -= mean_h[:, None]
-        d_x *= inverse  # eq. layer-norm-grad
-        return d_x.reshape(x.shape), d_weight, d_bias
+        whole, d_rows = grad.reshape(-1, d).astype(rows.dtype, copy=False), np.empty_like(rows)
+        d_scale, d_shift = np.empty((2, len(blocks), d), rows.dtype)
+
+        def one(number: int) -> None:
+            normed, inverse = kept[number]  # [n, d], [n, 1]
+            g, d_x = whole[blocks[number]], d_rows[blocks[number]]  # [n, d]
+            work = g * normed
+            column = np.ones(len(g), g.dtype)
+            d_scale[number], d_shift[number] = column @ work, column @ g  # [d]
+            mean_h = (g @ scale) / d  # [n]
+            mean_hx = (work @ scale) / d
+            np.multiply(normed, mean_hx[:, None], out=work)
+            np.multiply(g, scale, out=d_x)
+            d_x -= work
+            d_x -= mean_h[:, None]
+            d_x *= inverse  # eq. layer-norm-grad
+
+        in_threads(one, range(len(blocks)), rows.size >= WORTH_SHARING)
+        return d_rows.reshape(x.shape), d_scale.sum(axis=0), d_shift.sum(axis=0)
 
     return record(y.reshape(x.shape).astype(dtype, copy=False), (x, weight, bias), backward)
 
@@ -340,8 +359,8 @@ class _Stack(Module):
 class Encoder(_Stack):
     """A stack of encoder layers, `layers.0` and so on, and a final `norm`, or None.
 
-    `final_norm` None means: with pre-norm yes, with post-norm no. Parameters are drawn from `rng`, by
-    default default_generator(). ValueError unless n_layers is a positive int.
+    With `final_norm` None there is one after pre-norm layers and none after post-norm layers. Parameters
+    are drawn from `rng`, by default default_generator(). ValueError unless n_layers is a positive int.
     """
 
     _kind = EncoderLayer
@@ -356,8 +375,8 @@ class Encoder(_Stack):
 class DecoderCache:
     """What a decoder keeps of N sequences that it reads piece by piece: `Decoder.begin` makes one.
 
-    By layer, the keys and values of each sequence's memory [N, Ts, d] and of its tokens so far [N, t, d].
-    Arrays in a cache are never written to; a cache can be continued in several ways.
+    For each layer, the keys and values of each sequence's memory [N, Ts, d] and of its tokens so far
+    [N, t, d]. Arrays in a cache are never written to; a cache can be continued in several ways.
     """
 
     def __init__(

@@ -137,8 +137,8 @@ class SinusoidalPositions(Module):
 class LearnedPositions(Module):
     """Adds a learned vector for each position up to n_positions; `weight` [n_positions, d_model].
 
-    Drawn like `Embedding`'s. TypeError unless x is a floating-point tensor, ValueError for another width, a negative offset, and a
-    sequence that goes beyond the table.
+    Drawn like `Embedding`'s. TypeError unless x is a floating-point tensor, ValueError for another
+    width, a negative offset, and a sequence that goes beyond the table.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ Step: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int64]], Array]
 
 
 class Hypothesis(NamedTuple):
-    """A sequence that was written, and what it is worth."""
+    """A sequence that was written, and its score."""
 
     tokens: tuple[int, ...]  # with the end token if it ended, without the start token
     log_prob: float  # natural logarithm of its probability
@@ -118,7 +118,7 @@ def beam_search(
 
 
 def _top(table: Array, k: int) -> Array:
-    """The places of the k largest numbers of each row, largest first, of equal ones the first."""
+    """The places of the k largest numbers of each row, largest first; of equal ones, the first."""
     if table.shape[1] > 1024:  # sort only what can be among the k
         bound = np.partition(table, -k, axis=1)[:, -k, None]
         table = np.where(table >= bound, table, -np.inf)

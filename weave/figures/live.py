@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 def packed(arrays: Iterable[tuple[str, NDArray[Any]]]) -> dict[str, Any]:
     """Named arrays for JSON: [name, shape] of each, and their numbers as float16 in base 85.
 
-    The numbers follow one another, little-endian, filled up with a zero to whole groups of four bytes.
+    The numbers follow one another, little-endian; a zero fills up the last group of four bytes.
     ValueError for a number that float16 cannot hold.
     """
     known = list(arrays)

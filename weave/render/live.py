@@ -1,5 +1,5 @@
 # Tangled from book/workshop/weave-live.md
-"""Figures that answer: the element around the still picture, and the script with what its code assigned to `live`."""
+"""Figures that answer: the element around the still picture, and the script that holds its `live` value."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = "assets/live"
 
 
 def element(page: Page, block: Block, frame: str) -> str:
-    """The frame of a figure; where the opener says `live=NAME`, inside an element `tiny-NAME`."""
+    """The frame of a figure; if its opener says `live=NAME`, inside an element `tiny-NAME`."""
     kind, name = block.attributes.get("live"), escape(block.name or "")
     if not kind:
         return frame

@@ -1,5 +1,5 @@
 # Tangled from book/2-transformer/MS-L5-addition.md
-"""Sums as tokens, and the pairs of numbers to train on and to be asked."""
+"""Sums as tokens, and the pairs of numbers to train and to test on."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ _quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 class Settings:
     """A run: the model's sizes, the training, the seed. ValueError for values out of range.
 
-    Two runs of the same settings on one machine are equal to the last bit.
+    Two runs with the same settings on one machine are equal to the last bit.
     """
 
     d_model: int = 64
@@ -216,9 +216,9 @@ def translate(
 ) -> list[list[Hypothesis]]:
     """What the model writes for each source [N, Ts]: up to `width` sequences, best first.
 
-    By beam search of L5.6, at most five tokens each; width 1 is greedy search. ValueError unless alpha
-    is from 0 to 400. The model is put into evaluation mode while it writes. Threads change no bit, other
-    sources no more than the last bits.
+    By L5.6's beam search, at most five tokens each; width 1 is greedy search. ValueError unless alpha is
+    from 0 to 400. The model is in evaluation mode while it writes. The number of threads does not change a
+    bit, and the other sources change no more than the last bits of a score.
     """
     ids = np.asarray(source)
     if not 0 <= alpha <= 400:  # 5**400 is about as large as a number can be

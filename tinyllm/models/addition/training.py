@@ -30,7 +30,7 @@ _quiet = np.errstate(over="ignore", invalid="ignore", divide="ignore")
 
 
 class Workers:
-    """Processes that train one model together. This one stands for a process alone."""
+    """Processes that train one model together; this class is for a process on its own."""
 
     rank = 0  # which of them this is
     count = 1
@@ -52,9 +52,9 @@ class Progress(NamedTuple):
 class Training:
     """A run: its settings, its model, and all that it depends on, step by step.
 
-    processes: how many shards are computed at the same time, by worker processes; workers:
-    others, here or elsewhere, that train the same model. Neither changes a bit. ValueError if the
-    number of workers does not divide the number of shards, or processes is no positive int.
+    processes: how many shards are computed at the same time, by worker processes. workers: others, here
+    or elsewhere, that train the same model. Neither changes a bit. ValueError if the number of workers
+    does not divide the number of shards, or if processes is not a positive int.
     """
 
     def __init__(

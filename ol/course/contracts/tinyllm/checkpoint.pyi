@@ -19,10 +19,10 @@ Array: TypeAlias = NDArray[Any]
 Bytes: TypeAlias = bytes | bytearray | memoryview
 
 class CheckpointError(ValueError):
-    """The file is no checkpoint, or is damaged; the message names the file and the fault."""
+    """The file isn't a checkpoint, or is damaged; the message names the file and the fault."""
 
 def write_atomically(path: str | os.PathLike[str], parts: Iterable[Bytes]) -> None:
-    """Write the parts, one after the other, as the file `path`: at any moment, also if the process is
+    """Write the parts, one after the other, as the file `path`. At any moment, even if the process is
     killed or the machine stops, the file there is the old one or the new one, complete, however many
     processes and threads write it.
 

@@ -29,7 +29,7 @@ class Unmatched(NamedTuple):
 class Module:
     """Something with a `forward`, and with parameters, modules and generators as attributes.
 
-    What is assigned to an attribute is registered by what it is: a leaf `Tensor` that requires a
+    An attribute is registered by the kind of its value: a leaf `Tensor` that requires a
     gradient as a parameter, a `Module` as a submodule, a `PCG32` as a generator. A thing's path is
     the names that lead to it, joined by dots: ``layers.0.weight``. Order is the order of first
     assignment (for a buffer, of `register_buffer`). None, or `del`, ends a registration; anything
@@ -123,13 +123,13 @@ class Module:
         """Let every generator go on from its state.
 
         ValueError, changing nothing, if a path is missing or not in the model (the message names
-        all of them), or if a state is none.
+        all of them), or if a value isn't a generator's state.
         """
 
     def seed_generators(self, root: PCG32) -> Self:
         """Start each generator as ``root.spawn(path)``, so that no two draw alike.
 
-        The first model of a root gets ``root.substream(path)``, the next one of it other children.
+        The first model of a root gets ``root.substream(path)``, the next model different children.
         """
 
     def extra_repr(self) -> str:
@@ -145,9 +145,9 @@ class ModuleList(Module):
 
     def __len__(self) -> int: ...
     def __getitem__(self, index: int | slice) -> Any:
-        """The module at that place, or for a slice those there, in a list of this kind that shares them.
+        """The module at an index, or for a slice a list of the same class that shares its modules.
 
-        Negative places count from the end. IndexError outside.
+        Negative indices count from the end. IndexError outside.
         """
 
     def __iter__(self) -> Iterator[Any]: ...
@@ -155,8 +155,8 @@ class ModuleList(Module):
 class Sequential(ModuleList):
     """Modules and functions in order, each called with what the one before returned.
 
-    Registered as for `ModuleList`; a function has a place, but no parameters. Without any layer it
-    returns what it is given.
+    Registered as for `ModuleList`; a function takes up a place, but has no parameters. Without any
+    layer it returns what it's given.
     """
 
     def __init__(self, *layers: Module | Callable[[Any], Any]) -> None: ...
@@ -217,8 +217,8 @@ class Linear(Module):
 class Dropout(Module):
     """While training, entries are set to 0 with probability p and the others divided by 1 - p.
 
-    In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. Else an entry
-    is kept where ``rng.uniform(0.0, 1.0, x.shape) >= p``, and otherwise 0 whatever it was, NaN too; `p`
+    In evaluation mode, and with p = 0, the result is x itself and nothing is drawn. Otherwise an entry
+    is kept where ``rng.uniform(0.0, 1.0, x.shape) >= p``; the others become 0, NaN included. `p`
     may be assigned between calls. The generator is this module's own, by default
     ``default_generator().spawn("dropout")``, so no two drop alike. ValueError unless 0 <= p < 1, from a
     call too if `p` was assigned; TypeError, in evaluation mode too, for an x that is no floating tensor, and for

@@ -66,13 +66,13 @@ class Tensor(shapes.Tensor):
     def max(self, axis: Axis = None, keepdims: bool = False) -> Self:
         """The largest number along an axis, several, or all (None).
 
-        Equal largest ones share the gradient evenly. A group with NaN has the maximum NaN, and the
+        Tied entries share the gradient evenly. The maximum of a group with NaN is NaN, and the
         gradient goes to the NaN. ValueError for the maximum of no numbers.
         """
     def min(self, axis: Axis = None, keepdims: bool = False) -> Self:
-        """The smallest number along an axis, otherwise as `max`; ValueError for no numbers."""
+        """The smallest number along an axis, otherwise like `max`; ValueError for no numbers."""
     def argmax(self, axis: int | None = None, keepdims: bool = False) -> NDArray[np.intp]:
-        """The place of the largest number along an axis, or of all numbers in row-major order (None).
+        """The index of the largest number along an axis, or of all numbers in row-major order (None).
 
         An array of integers, or one integer for None; the first of equal ones, or of NaNs. ValueError
         for the largest of no numbers.
@@ -80,8 +80,8 @@ class Tensor(shapes.Tensor):
     def softmax(self, axis: int = -1) -> Self:
         """Positive weights that sum to 1 along an axis, in the proportions of e to the power of each.
 
-        Finite for all finite numbers; -inf has the weight 0, and a row of -inf alone NaN, with numpy's
-        warning. float16 is computed in float32.
+        Finite for all finite numbers. -inf gets the weight 0, and a row of nothing but -inf gives NaN,
+        with numpy's warning. float16 is computed in float32.
         """
     def log_softmax(self, axis: int = -1) -> Self:
         """The natural logarithm of each weight of `softmax`, finite for all finite numbers."""
@@ -115,7 +115,7 @@ def arange(
     dtype: DTypeLike | None = None,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A leaf with one axis: the numbers from start up to stop, but without it, in steps of `step`.
+    """A leaf with one axis: the numbers from start up to, but not including, stop, in steps of `step`.
 
     A single number is the stop, and start is then 0. int64, counted in integers, if all three are
     integers, else float32, unless `dtype` says. TypeError for integers that require grad, ValueError for

@@ -34,7 +34,7 @@ def cross_entropy(
 class AdamW:
     """Adam with decoupled weight decay, as torch.optim.AdamW computes it.
 
-    A step is for each parameter that has a gradient g:
+    A step computes, for each parameter that has a gradient g:
     m += (1 - beta1)(g - m); v = beta2 v + (1 - beta2) g g;
     data = (1 - lr weight_decay) data - lr m / (1 - beta1^s) / (sqrt(v / (1 - beta2^s)) + eps),
     s being the number of steps that this parameter has taken, this one included. Nothing of g is
@@ -82,7 +82,7 @@ class AdamW:
 class SGD:
     """Gradient descent with momentum, as torch.optim.SGD computes it.
 
-    A step is for each parameter that has a gradient g:
+    A step computes, for each parameter that has a gradient g:
     u = momentum u + (g + weight_decay data), where u begins at 0; data = data - lr u.
     With momentum 0 nothing is remembered.
     """

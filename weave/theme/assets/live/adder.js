@@ -71,7 +71,7 @@ class Layers {
     return this.linear(`${name}.down`, hidden);
   }
 
-  /** What each row of x takes from `memory`, and the weights, [head][query][key], pushed to `seen`. */
+  /** What each row of x reads from `memory`; the weights, [head][query][key], are pushed to `seen`. */
   attention(name, x, memory, causal, seen) {
     const q = this.linear(`${name}.q_proj`, x);
     const [k, v] = ["k_proj", "v_proj"].map((one) => this.linear(`${name}.${one}`, memory));
@@ -176,7 +176,7 @@ const read = (text) => {
   return found && [...`${found[1].padStart(3, "0")}+${found[2].padStart(3, "0")}`].map((c) => TOKENS.indexOf(c));
 };
 
-/** A row of tiles, each as strong in colour as its share. */
+/** A row of tiles; the larger a tile's share, the stronger its colour. */
 const tiles = (characters, shares, label) => {
   const strip = make("div", { class: "tiles", role: "img", "aria-label": label });
   characters.forEach((character, i) => {
@@ -187,7 +187,7 @@ const tiles = (characters, shares, label) => {
   return strip;
 };
 
-/** What a row of weights reads most, in words. */
+/** The characters with at least a tenth of the weight, in words. */
 const told = (characters, shares) => {
   const order = characters.map((_, i) => i).filter((i) => shares[i] >= 0.1).sort((a, b) => shares[b] - shares[a]);
   return order.map((i) => `${characters[i] === "+" ? "plus" : characters[i]} (${percent(shares[i])})`).join(", ");

@@ -45,11 +45,11 @@ class PCG32:
         """
 
     def spawn(self, name: str) -> PCG32:
-        """A child that nobody has had yet: the k-th request of a name gives another generator.
+        """A child that nobody has had yet: each request for a name gives a different generator.
 
         The first gives ``substream(name)``, the second ``substream(f"{name} #2")``, the third
-        ``substream(f"{name} #3")``. Each object counts for itself: `state` doesn't hold the counts,
-        and `set_state` starts them anew.
+        ``substream(f"{name} #3")``. Each object keeps its own counts: `state` doesn't hold them, and
+        `set_state` restarts them.
         """
 
     def state(self) -> dict[str, str]:
@@ -68,11 +68,11 @@ class PCG32:
         shape: int | Sequence[int] = (),
         dtype: DTypeLike = ...,
     ) -> NDArray[Any]:
-        """Numbers drawn evenly from low <= x < high, also after rounding; an array of `shape`.
+        """Uniform numbers with low <= x < high, also after rounding; an array of `shape`.
 
         dtype float32 (the default): one draw w, u = (w >> 8) / 2**24. float64: two draws,
         u = ((w0 >> 5) * 2**26 + (w1 >> 6)) / 2**53. The number is low + (high - low) * u in that
-        dtype, and the largest number below high where rounding reaches it. ValueError unless low
+        dtype, or the largest number below high if that rounds up to high. ValueError unless low
         and high are finite, with a finite difference, and low < high in that dtype; TypeError for
         another dtype.
         """
@@ -94,7 +94,7 @@ class PCG32:
         """
 
     def integers(self, low: int, high: int, shape: int | Sequence[int] = ()) -> NDArray[np.int64]:
-        """Integers drawn evenly from low <= k < high, without bias; int64 of `shape`.
+        """Integers with low <= k < high, all equally likely; int64 of `shape`.
 
         With r = high - low: draws below 2**32 mod r are refused, and the number is low + draw mod r.
         For r > 2**32 a draw has 64 bits, made of two 32-bit draws with the higher half first, and
@@ -104,7 +104,7 @@ class PCG32:
     def permutation(self, n: int) -> NDArray[np.int64]:
         """The numbers 0 to n - 1 in random order, each order equally likely; int64 [n].
 
-        Fisher and Yates: for i from n - 1 down to 1, entry i changes places with entry
+        Fisher and Yates: for i from n - 1 down to 1, entry i swaps places with entry
         ``integers(0, i + 1)``. ValueError unless 0 <= n < 2**32.
         """
 

@@ -189,14 +189,14 @@ class DecoderCache:
         tokens: list[tuple[Array, Array]],
         inputs: Array,
     ) -> None:
-        """By layer, keys and values [N, Ts, d] of the memory and [N, t, d] of the tokens; what
-        `Decoder.begin` was given for `mask`; and the number of each sequence's input [N]."""
+        """For each layer, keys and values [N, Ts, d] of the memory and [N, t, d] of the tokens; the mask
+        of the memory that `Decoder.begin` was given; and the number of each sequence's input [N]."""
     @property
     def length(self) -> int:
         """How many tokens of each sequence have been read."""
     def select(self, sequences: ArrayLike) -> DecoderCache:
-        """A cache of these sequences [M], numbers from 0 to N - 1, in any order, some several times or
-        not at all. TypeError for numbers that are not integers."""
+        """A cache of these sequences [M], given as numbers from 0 to N - 1 in any order, some several
+        times, some not at all. TypeError for numbers that are not integers."""
 
 class Decoder(Module):
     """n_layers decoder layers that read the same memory, and a final `norm` or None, as in Encoder."""

@@ -25,7 +25,7 @@ class Hypothesis(NamedTuple):
 def greedy_search(
     step: Step, n_inputs: int, *, start: int, end: int, max_length: int
 ) -> list[Hypothesis]:
-    """The likeliest token each time, of equal ones the smallest, one sequence an input.
+    """The likeliest token each time, of equally likely ones the smallest; one sequence for each input.
 
     step(prefixes [N, t], inputs [N]) -> log-probabilities of the next token [N, V]; prefixes begin with
     `start`. It is called once a length, for all sequences that have not ended, and may keep what it is
@@ -45,7 +45,7 @@ def beam_search(
     width: int,
     alpha: float = 1.0,
 ) -> list[list[Hypothesis]]:
-    """For each input up to `width` sequences, best score first, of equal scores the one that ended
+    """For each input up to `width` sequences, best score first; of equal scores, the one that ended
     first.
 
     step, inputs and errors as for `greedy_search`, prefixes [N, t], those of an input in their ranks;

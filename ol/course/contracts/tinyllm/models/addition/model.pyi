@@ -32,8 +32,8 @@ Mask: TypeAlias = NDArray[bool_]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A run. ValueError for a value of another type or out of range. Two runs of the same settings on
-    one machine are equal to the last bit."""
+    """A run's settings. ValueError for a value of another type or out of range. Two runs with the same
+    settings on one machine are equal to the last bit."""
 
     d_model: int = 64
     n_heads: int = 4
@@ -91,11 +91,12 @@ class Adder(Module):
 def shard_gradient(
     model: Adder, settings: Settings, step: int, shard: int, source: Ints, target: Ints, n: int
 ) -> tuple[Array, Array]:
-    """The part of a step that one shard contributes, from the tokens of the whole batch, source [B, 7] and
-    target [B, 6]: the gradient of the sum of the shard's losses over n, all parameters end to end in the
-    order of parameters(), and that sum over n, [1]. n is the number of target tokens of the batch.
-    Shard i is part i of the batch by numpy's array_split. Dropout draws, in training mode, from the substream
-    "dropout STEP SHARD" of the settings' seed, whoever computes the shard, and however often."""
+    """What one shard contributes to a step, from the tokens of the whole batch, source [B, 7] and target
+    [B, 6]. The shard's losses are summed and divided by n, the number of tokens that the whole batch is
+    asked for. Returns the gradient of that number, all parameters end to end in the order of
+    parameters(), and the number itself, [1].
+    Shard i is part i of the batch by numpy's array_split. Dropout draws, in training mode, from the
+    substream "dropout STEP SHARD" of the settings' seed, whoever computes the shard, and however often."""
 
 def evaluating(model: Module) -> AbstractContextManager[None]:
     """In a `with` block: evaluation mode; afterwards, whatever was raised, the mode that it was in."""
@@ -105,8 +106,8 @@ def translate(
 ) -> list[list[Hypothesis]]:
     """For each source [N, Ts] up to `width` sequences of at most five tokens, best first: greedy search
     for width 1, else beam search, ranked by log-probability / length**alpha. The number of threads
-    changes no bit; the other sources, of which there may be none, change no more than the last bits of a
-    score. In evaluation mode, not recorded; the mode that it was in comes back, as after `attend` and
+    does not change a bit; the other sources, of which there may be none, change no more than the last bits
+    of a score. In evaluation mode, not recorded; the mode that it was in comes back, as after `attend` and
     `exact_match`. ValueError unless alpha is from 0 to 400."""
 
 def exact_match(model: Adder, asked: Ints) -> float:

@@ -15,8 +15,8 @@ __all__ = ["Progress", "Training", "Workers", "load_model"]
 Array: TypeAlias = NDArray[Any]
 
 class Workers:
-    """Processes that train one model together; this one stands for a process alone. Another one has
-    the same attributes, and an `all_reduce` that waits for all."""
+    """Processes that train one model together; this class is for a process on its own. One for several
+    processes has the same attributes, and an `all_reduce` that waits for all of them."""
 
     rank: int = 0
     count: int = 1
@@ -36,7 +36,7 @@ class Progress(NamedTuple):
 class Training:
     """A run, step by step. Neither `processes`, worker processes that compute shards of a batch at
     the same time, nor `workers`, among which the shards are divided, changes a bit. ValueError if the
-    number of workers does not divide the number of shards, or processes is no positive int."""
+    number of workers does not divide the number of shards, or if processes is not a positive int."""
 
     settings: Settings
     model: Adder
@@ -49,13 +49,13 @@ class Training:
         self, settings: Settings, processes: int = 1, workers: Workers | None = None
     ) -> None: ...
     def advance(self) -> Progress:
-        """Make one step. If it fails, because its loss, learning rate or gradient is not finite
-        (FloatingPointError that begins "step N, "), a worker process has died (RuntimeError) or a worker is gone,
+        """Make one step. It fails if its loss, learning rate or gradient is not finite (FloatingPointError
+        that begins "step N, "), if a worker process has died (RuntimeError) or if a worker is gone. Then
         the run is as it was after the step before."""
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write parameters, optimiser, generator, step and settings, all or nothing. FloatingPointError
-        that begins "after step N, ", and the file is as it was, if one of them, or what the model says,
-        is not finite."""
+        """Write parameters, optimiser, generator, step and settings, all or nothing. If a number among
+        them, or what the model says, is not finite: FloatingPointError that begins "after step N, ", and
+        the file is as it was."""
     @classmethod
     def load(
         cls, path: str | os.PathLike[str], processes: int = 1, workers: Workers | None = None
