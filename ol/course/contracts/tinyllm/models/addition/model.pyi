@@ -63,7 +63,8 @@ class Attention(NamedTuple):
 
 class Adder(Module):
     """Two embeddings, waves, L5.5's Transformer with pre-norm, a map to 14 logits; drawn from `rng`, by
-    default default_generator()."""
+    default default_generator(). Parameters in order: source.weight, target.weight, transformer.*,
+    output.*. PAD in a source is never read. A call keeps nothing for the next."""
 
     source: Embedding
     target: Embedding
@@ -94,19 +95,20 @@ def shard_gradient(
     [B, 6]. The shard's losses are summed and divided by n, the number of tokens that the whole batch is
     asked for. Returns the gradient of that number, all parameters end to end in the order of
     parameters(), and the number itself, [1].
-    Shard i is part i of the batch by numpy's array_split. Dropout draws from the substream
-    "dropout STEP SHARD" of the settings' seed, whoever computes the shard."""
+    Shard i is part i of the batch by numpy's array_split. Dropout draws, in training mode, from the
+    substream "dropout STEP SHARD" of the settings' seed, whoever computes the shard, and however often."""
 
 def evaluating(model: Module) -> AbstractContextManager[None]:
-    """In a `with` block: evaluation mode; afterwards the mode that it was in."""
+    """In a `with` block: evaluation mode; afterwards, whatever was raised, the mode that it was in."""
 
 def translate(
     model: Adder, source: ArrayLike, width: int = 1, alpha: float = 1.0, threads: int = 1
 ) -> list[list[Hypothesis]]:
     """For each source [N, Ts] up to `width` sequences of at most five tokens, best first: greedy search
     for width 1, else beam search, ranked by log-probability / length**alpha. The number of threads
-    does not change a bit; the other sources change no more than the last bits of a score. ValueError
-    unless alpha is from 0 to 400."""
+    does not change a bit; the other sources, of which there may be none, change no more than the last bits
+    of a score. In evaluation mode, not recorded; the mode that it was in comes back, as after `attend` and
+    `exact_match`. ValueError unless alpha is from 0 to 400."""
 
 def exact_match(model: Adder, asked: Ints) -> float:
     """The share of pairs [N, 2] whose sum greedy search writes without a fault; evaluation mode."""
