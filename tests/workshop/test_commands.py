@@ -236,7 +236,6 @@ SHORTER = {
     ".venv/bin/python -m pytest": "tests/L5.2",  # make test runs all
 }
 LEFT_OUT = {
-    "make bench": True,  # measures for half an hour
     ".venv/bin/python -m weave.serve.printed": not shutil.which("chromium"),
 }
 
