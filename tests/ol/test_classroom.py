@@ -7,29 +7,16 @@ import pytest
 
 from ol import classroom
 from ol.bubblewrap import Limits, has_namespaces
+from tests.ol.texts import HEAD, MERGE, SPLIT
 
-HEAD = """
-import json, os, signal, sys, time
-import numpy as np
-from tinyllm.tensor import Tensor
-from tinyllm.xfmr.mha import MultiHeadAttention
-"""
 TESTS = {
     "shape": """
 def test_shape():
     x = Tensor(np.ones((2, 3, 8), np.float32))
     assert MultiHeadAttention(8, 2)(x, x).shape == (2, 3, 8)
 """,
-    "merge": """
-def test_merge():
-    merged = MultiHeadAttention(4, 2).merge_heads(Tensor(np.arange(8.0).reshape(1, 2, 2, 2)))
-    np.testing.assert_array_equal(merged.data, [[[0, 1, 4, 5], [2, 3, 6, 7]]])
-""",
-    "split": """
-def test_split():
-    split = MultiHeadAttention(4, 2).split_heads(Tensor(np.arange(8.0).reshape(1, 2, 4)))
-    np.testing.assert_array_equal(split.data, [[[[0, 1], [4, 5]], [[2, 3], [6, 7]]]])
-""",
+    "merge": MERGE,
+    "split": SPLIT,
     "wrong": "\ndef test_wrong():\n    assert 1 == 2\n",
     "private": "\nfrom tinyllm.xfmr.mha import _project\n\n\ndef test_it():\n    assert _project\n",
 }
@@ -78,7 +65,7 @@ def graded(submissions, tmp_path_factory):
     (out / "scratch").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TMPDIR", str(out / "scratch"))
-        return classroom.grade_class(submissions, limits=LIMITS, **wishes), out
+        return classroom.grade_class(submissions, "L5.3", limits=LIMITS, **wishes), out
 
 
 @pytest.mark.long

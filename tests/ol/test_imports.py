@@ -61,7 +61,6 @@ def test_what_is_allowed(tmp_path):
 def test_what_is_not(tmp_path, code, says):
     (tmp_path / "test_a.py").write_text(f"\n{code}\n")
     findings = check(tmp_path)
-    assert findings
     assert any(says in one.says for one in findings), findings
     assert all(one.where.startswith("test_a.py:") for one in findings)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from ol.registry import ROOT, find
+from tests.ol.texts import says
 
 SAMPLE = Path(__file__).parent / "sample"
 WEAK = Path(__file__).parent / "weak"
@@ -48,8 +49,7 @@ def test_a_chapter_from_the_stub_to_the_end(shell, root):
     assert (status, data["grade"]) == (1, None)
     assert data["tests"]["failed"] > 0 < data["tests"]["passed"]
     assert data["tests"]["takeaways"]
-    status, data = shell("diff", "L5.2")
-    assert (status, "has not passed yet" in data["refused"]) == (1, True)
+    says(shell("diff", "L5.2"), 1, "has not passed yet")
 
     module.write_text("def broken(:\n", encoding="utf-8")
     status, data = shell("tests", "L5.2")
@@ -57,9 +57,8 @@ def test_a_chapter_from_the_stub_to_the_end(shell, root):
     assert 'masks.py", line 1' in data["detail"]
 
     module.write_text(RIGHT + "\n# mine\n", encoding="utf-8")
-    status, text = shell("check", "L5.2", plain=True)
-    assert (status, "no test was collected" in text) == (1, True)
-    assert f"tested: {module}" in text
+    tested = f"tested: {module}"
+    says(shell("check", "L5.2", plain=True), 1, "no test was collected", tested)
     assert "-# mine" in shell("diff", "L5.2")[1]["diff"]
     assert state_of(shell, "L5.2")["state"] == "built"
     module.write_text(RIGHT + "\n\n# edited\n", encoding="utf-8")
@@ -69,21 +68,17 @@ def test_a_chapter_from_the_stub_to_the_end(shell, root):
 
 def test_a_failure_teaches(shell, masks):
     status, text = shell("tests", "L5.2", "-v", plain=True)
-    assert status == 1
-    test = find("L5.2").course_tests.read_text(encoding="utf-8")
-    assert "assert mask[i, j] == (j <= i + Tk - Tq)" in test  # its line, and the values
-    assert re.search(
-        r"test_masks.py:\d+: in test_causal_is_the_lower_triangle\n +assert mask", text
-    )
-    assert "E   assert np.False_ == (0 <= ((0 + 2) - 1))" in text
-    assert "test_mask_errors PASSED" in text
-    assert "more cases of these failed" in text
-    assert re.search(
-        r"read: .*L5\.2-masks\.md \({#(.+)}\), site/.*L5\.2-masks\.html#chunk-\1", text
-    )
     facts = find("L5.2").facts["mutants"]["s01"]
-    assert f"hint s01: {facts['hint']} (the next run says more)" in text
+    hint = f"hint s01: {facts['hint']} (the next run says more)"
+    values = "E   assert np.False_ == (0 <= ((0 + 2) - 1))"
+    says((status, text), 1, values, "test_mask_errors PASSED", "more cases of these failed", hint)
     assert facts["witness"] not in text
+    test = find("L5.2").course_tests.read_text(encoding="utf-8")
+    assert "assert mask[i, j] == (j <= i + Tk - Tq)" in test  # its line
+    place = r"test_masks.py:\d+: in test_causal_is_the_lower_triangle\n +assert mask"
+    chapter = r"read: .*L5\.2-masks\.md \({#(.+)}\), site/.*L5\.2-masks\.html#chunk-\1"
+    assert re.search(place, text)
+    assert re.search(chapter, text)
     status, data = shell("tests", "L5.2", "-x", "-k", "lower_triangle")
     assert (data["failed"], data["passed"]) == (1, 0)
     steps = {hint["mutant"]: hint["lines"] for hint in data["hints"]}
@@ -94,11 +89,10 @@ def test_a_failure_teaches(shell, masks):
     assert "next: ol check L5.2" in shell("tests", "L5.2", plain=True)[1]
     noisy = WRONG.replace(FIRST, FIRST + "    print('was here')\n    raise RuntimeError('here')\n")
     masks.write_text(noisy)
-    text = shell("tests", "L5.2", "-k", "lower_triangle", plain=True)[1]
-    assert "Captured stdout call" in text
-    assert "was here" in text
     line = noisy[: noisy.index("raise RuntimeError('here')")].count("\n") + 1
-    assert f"masks.py:{line}: in causal_mask\n    raise RuntimeError('here')" in text
+    place = f"masks.py:{line}: in causal_mask\n    raise RuntimeError('here')"
+    answer = shell("tests", "L5.2", "-k", "lower_triangle", plain=True)
+    says(answer, 1, "Captured stdout call", "was here", place)
 
 
 def test_the_debugger_stops_where_a_test_fails(python, masks):
@@ -135,16 +129,12 @@ def test_everything_runs_with_the_learners_modules(shell, python, root, masks):
 
 def test_a_stub_has_no_grade_and_own_tests_come_first(shell, root):
     shell("start", "L5.3", "--ref-deps")
-    status, text = shell("mutate", "L5.3")
-    assert (status, "mha.py is still the stub" in text["refused"]) == (1, True)
+    says(shell("mutate", "L5.3"), 1, "mha.py is still the stub")
     right = (SAMPLE / "python/tinyllm/xfmr/mha.py").read_text()
     (root / "python/tinyllm/xfmr/mha.py").write_text(right + "\n\nWRONG = 1\n")
     tests = root / "python/tests/l5-3-mha/test_mha.py"
     tests.write_text("import tinyllm.xfmr.mha as m\n\n\ndef test_a():\n    assert m.WRONG == 2\n")
-    status, data = shell("mutate", "L5.3")
-    assert status == 1
-    assert "your tests fail on your own module" in data["refused"]
-    assert "assert 1 == 2" in data["refused"]
+    says(shell("mutate", "L5.3"), 1, "your tests fail on your own module", "assert 1 == 2")
 
 
 @pytest.mark.long
@@ -163,10 +153,9 @@ def test_multi_head_attention_from_start_to_end(shell, root):
     assert weak["score"] < 0.80
     assert "s03" in weak["uncaught"]
     assert weak["idle"] == ["test_shape", "test_nothing"]
-    text = shell("mutate", "L5.3", plain=True)[1]
-    assert "wants a score of 0.80 and the pitfalls s01, s02, s03, s04, s05, s06, s07 caught" in text
-    assert "more must be caught" in text
-    assert "pitfalls not caught: s03" in text
+    wants = "wants a score of 0.80 and the pitfalls s01, s02, s03, s04, s05, s06, s07 caught"
+    lacks = "more must be caught", "pitfalls not caught: s03"
+    says(shell("mutate", "L5.3", plain=True), 1, wants, *lacks)
 
     shutil.copy(SAMPLE / "python/tests/l5-3-mha/test_mha.py", tests)
     status, strong = shell("mutate", "L5.3")
@@ -182,14 +171,11 @@ def test_multi_head_attention_from_start_to_end(shell, root):
     fresh = shell("mutate", "L5.3", "--verify")[1]
     assert not fresh["cached"]
     keys = ("name", "state", "by")
-    for other in (again, fresh):
-        assert [[row[k] for k in keys] for row in other["rows"]] == [
-            [row[k] for k in keys] for row in strong["rows"]
-        ]
+    one, *others = [[[row[k] for k in keys] for row in x["rows"]] for x in (strong, again, fresh)]
+    assert others == [one, one]
 
     tests.write_text(tests.read_text() + "\n\ndef test_wrong():\n    assert 1 == 2\n")
-    status, data = shell("mutate", "L5.3")
-    assert (status, "test_wrong" in data["refused"]) == (1, True)
+    says(shell("mutate", "L5.3"), 1, "test_wrong")
     row = state_of(shell, "L5.3")
     assert (row["state"], row["done"]) == ("built", False)
 
@@ -198,9 +184,8 @@ def test_multi_head_attention_from_start_to_end(shell, root):
 def test_passed_but_for_memory(shell, root):
     shell("start", "L5.3", "--ref-deps")
     right = find("L5.3").reference.read_text(encoding="utf-8")
-    head, _, rest = right.partition(
-        "        allowed = self._checked(x_q, x_kv, mask)\n        layers"
-    )
+    first = "        allowed = self._checked(x_q, x_kv, mask)\n        layers"
+    head, _, rest = right.partition(first)
     naive = f"{head}        return self.attend(x_q, x_kv, mask)[0]\n\n    def _checked"
     naive += rest.partition("    def _checked")[2]
     (root / "python/tinyllm/xfmr/mha.py").write_text(naive, encoding="utf-8")

@@ -21,6 +21,14 @@ def test_split():
 EARNED = {"s01": "caught", "s02": "missed"}  # by MERGE
 
 
+def says(answer, status, *words):
+    """Asserts the status of a command, and that these words are in what it prints, or why it refuses."""
+    found, said = answer
+    text = said if isinstance(said, str) else said["refused"]
+    assert found == status, text
+    assert not [word for word in words if word not in text], text
+
+
 def states(result):
     """The state of each mutant, of a grade without findings."""
     assert not result.findings

@@ -60,10 +60,10 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 def written(folder, book):
-    """Writes a book {path: text}; returns the last text."""
+    """Writes a book {path: text}, a surrogate as the byte it stands for; returns the last text."""
     for path, text in book.items():
         (folder / "book" / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "book" / path).write_text(text, encoding="utf-8")
+        (folder / "book" / path).write_text(text, encoding="utf-8", errors="surrogateescape")
     return text
 
 
@@ -133,12 +133,11 @@ def site(tmp_path_factory):
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        capture_output=True,
         text=True,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
+    assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 
@@ -209,7 +208,10 @@ class Tab:
     """The one tab of the browser."""
 
     def __init__(self, driver, site, base):
+        from selenium.webdriver import ActionChains, Keys
+
         self.driver, self.site, self.base = driver, site, base
+        self.keys, self.actions = Keys, functools.partial(ActionChains, driver)
         self.requested = {}  # of the page's requests: id -> address
         for log in ("browser", "performance"):
             driver.get_log(log)  # what happened before is not this test's
@@ -251,9 +253,7 @@ class Tab:
 
     def press(self, *keys):
         """Types on the keyboard, into whatever has the focus."""
-        from selenium.webdriver import ActionChains
-
-        ActionChains(self.driver).send_keys(*keys).perform()
+        self.actions().send_keys(*keys).perform()
 
     def size(self, width, height=900):
         """Makes the window so large."""

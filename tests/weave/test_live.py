@@ -1,6 +1,8 @@
 # Tangled from book/workshop/weave-live.md
 """The adder in a browser: its numbers against the package's, and what a reader does with it."""
 
+import string
+
 import numpy as np
 import pytest
 
@@ -26,9 +28,8 @@ def test_packed_numbers_are_halves_in_order():
     # 1, -2, 0.5, 0 are 3C00 C000 3800 0000: as little-endian words 003C00C0 and 00380000
     digits = [0x003C00C0 // 85**i % 85 for i in range(4, -1, -1)]
     digits += [0x00380000 // 85**i % 85 for i in range(4, -1, -1)]
-    letters = (
-        "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
-    )
+    letters = string.digits + string.ascii_uppercase + string.ascii_lowercase
+    letters += "!#$%&()*+-;<=>?@^_`{|}~"
     assert found["numbers"] == "".join(letters[digit] for digit in digits)
 
 
@@ -57,9 +58,8 @@ def test_the_page_computes_what_the_package_does(tab, model):
         target.tolist(),
     )
     close = {"rtol": 0, "atol": 1e-3}
-    np.testing.assert_allclose(
-        [one["logits"] for one in found], model.forward(source, target).data, **close
-    )
+    logits = [one["logits"] for one in found]
+    np.testing.assert_allclose(logits, model.forward(source, target).data, **close)
     weights = model.attend(source, target)
     for stack in ("encoder", "decoder", "cross"):
         wanted = getattr(weights, stack).swapaxes(0, 1)  # [B, layers, H, Tq, Tk]
@@ -70,28 +70,22 @@ def test_the_page_computes_what_the_package_does(tab, model):
 
 @pytest.mark.browser
 def test_a_reader_types_and_points(tab):
-    from selenium.webdriver.common.keys import Keys
-
     tab.open("index.html")
     assert not tab.js("return window.liveData")  # nothing is loaded before the first touch
     assert tab.find("tiny-adder .figure-frame")
     field = tab.find("tiny-adder input")
-    field.send_keys(Keys.CONTROL + "a")
-    for keys in (Keys.DELETE, "12+", "x", Keys.BACKSPACE):
+    field.send_keys(tab.keys.CONTROL + "a")
+    for keys in (tab.keys.DELETE, "12+", "x", tab.keys.BACKSPACE):
         field.send_keys(keys)
         assert "such as 123+456" in tab.js("return arguments[0].textContent", tab.find(".told"))
     assert not tab.js("return window.liveData")
     field.send_keys("9")
     tab.wait(f"{ADDER}.dataset.shown === '12+9'")
-    assert (
-        tab.js(f"return {ADDER}.querySelector('.answer').innerText.replace(/\\s/g, '')") == "0021"
-    )
-    assert (
-        tab.js(f"return {ADDER}.querySelector('.tiles').innerText.replace(/\\s/g, '')") == "012+009"
-    )
-    tab.press(Keys.TAB, Keys.TAB)
+    for part, text in [(".answer", "0021"), (".tiles", "012+009")]:
+        assert "".join(tab.js("return arguments[0].innerText", tab.find(part)).split()) == text
+    tab.press(tab.keys.TAB, tab.keys.TAB)
     assert "thousands" in tab.js("return arguments[0].textContent", tab.find(".told"))
-    tab.press(Keys.ARROW_LEFT)
+    tab.press(tab.keys.ARROW_LEFT)
     assert "the 1 (units)" in tab.js("return arguments[0].textContent", tab.find(".told"))
     tab.click("tiny-adder details summary")
     heads = tab.js(f"return {ADDER}.querySelectorAll('details .tiles').length")

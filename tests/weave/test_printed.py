@@ -11,56 +11,37 @@ from weave.serve import printed
 
 
 def test_what_was_rendered_is_printed_in_order_without_the_pages_of_code(monkeypatch):
-    pages = {
-        source: printed.Printed(source, source, "") for source in ("a.md", "b.md", "code/a.md")
-    }
-    monkeypatch.setattr(printed, "collected", pages)
     order = ["b.md", "code/a.md", "gone.md", "a.md"]
+    pages = {name: printed.Printed(name, name, "") for name in sorted(order) if name != "gone.md"}
+    monkeypatch.setattr(printed, "collected", pages)
     assert [page.url for page in printed.in_order(order)] == ["b.md", "a.md"]
 
 
 def test_ids_and_links_are_those_of_one_document():
-    pages = [
-        printed.Printed("index.html", "Book", '<h1 id="book">Book</h1><a href="a/b.html#x">b</a>'),
-        printed.Printed(
-            "a/b.html",
-            'A "b"',
-            '<h1 id="b">b</h1><h2 id="x">x &amp; y</h2><a href="#x">1</a><a href="../index.html">2</a>'
-            '<a href="../code/m.py.html#z">3</a><a href="https://w.example/">4</a> id="code"'
-            '<template id="t">no</template>',
-        ),
-    ]
+    first = '<h1 id="book">Book</h1><a href="a/b.html#x">b</a>'
+    second = '<h1 id="b">b</h1><h2 id="x">x &amp; y</h2><a href="#x">1</a><a href="../index.html">2'
+    second += '</a><a href="../code/m.py.html#z">3</a><a href="https://w.example/">4</a> id="code"'
+    second += '<template id="t">no</template>'
+    pages = [("index.html", "Book", first), ("a/b.html", 'A "b"', second)]
+    pages = [printed.Printed(*page) for page in pages]
     html = printed.document(pages, "Name", "About", {"p0": 3, "p1": 4, "p1-x": 5})
     assert '<a href="#p1-x">b</a>' in html
-    assert (
-        '<a href="#p1-x">1</a><a href="#p0">2</a><a>3</a><a href="https://w.example/">4</a> id="code"'
-        in html
-    )
+    links = '<a href="#p1-x">1</a><a href="#p0">2</a><a>3</a><a href="https://w.example/">4</a>'
+    assert f'{links} id="code"' in html
     assert '<h2 id="p1-x">' in html
     assert "<template" not in html
     contents = html[html.index('<nav class="contents">') : html.index("</nav>")]
-    assert re.findall(
-        r'href="#([\w-]+)".*?class="entry">(.*?)</span>.*?number">(\d+)<', contents
-    ) == [
-        ("p0", "Book", "3"),
-        ("p1", "A &quot;b&quot;", "4"),
-        ("p1-x", "x &amp; y", "5"),
-    ]
+    entry = r'href="#([\w-]+)".*?class="entry">(.*?)</span>.*?number">(\d+)<'
+    wanted = [("p0", "Book", "3"), ("p1", "A &quot;b&quot;", "4"), ("p1-x", "x &amp; y", "5")]
+    assert re.findall(entry, contents) == wanted
     assert '{ content: "A \\"b\\""; }' in html
 
 
 def test_pictures_and_odd_names_are_found_in_one_document():
-    pages = [
-        printed.Printed(
-            "a/b%20c.html",
-            "</style>",
-            '<img alt="x" src="../d%20e.png"><a href="c%23d.html#x">c</a>',
-        ),
-        printed.Printed(
-            "a/c%23d.html", "C", '<img src="data:image/png;base64,x"><h2 id="x">x</h2>'
-        ),
-    ]
-    html = printed.document(pages, "Name", "About")
+    first = '<img alt="x" src="../d%20e.png"><a href="c%23d.html#x">c</a>'
+    second = '<img src="data:image/png;base64,x"><h2 id="x">x</h2>'
+    pages = [("a/b%20c.html", "</style>", first), ("a/c%23d.html", "C", second)]
+    html = printed.document([printed.Printed(*page) for page in pages], "Name", "About")
     assert '<img alt="x" src="d%20e.png"><a href="#p1-x">c</a>' in html
     assert '<img src="data:image/png;base64,x">' in html
     assert html.count("</style>") == 1

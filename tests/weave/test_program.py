@@ -18,12 +18,10 @@ def test_a_block_says_where_in_the_program_it_stands(woven):
 def test_names_in_backticks_lead_to_their_definitions(woven):
     html = woven(PROGRAM)
     paragraph = html[html.index("<p><a") :].partition("</p>")[0]
-    link = '<a href="{}"><code>{}</code></a>'
-    assert link.format("../0-base/a.html#chunk-a", "helper") in paragraph
-    assert link.format("#chunk-work", "Derived.work") in paragraph
-    assert link.format("#chunk-work", "work(3)") in paragraph
-    assert link.format("../0-base/a.html#chunk-a", "p.a.helper") in paragraph
-    assert link.format("../0-base/a.html#chunk-a", "Derived.kept") in paragraph
+    base, own = "../0-base/a.html#chunk-a", "#chunk-work"
+    links = {"helper": base, "p.a.helper": base, "Derived.kept": base}
+    for name, href in {**links, "Derived.work": own, "work(3)": own}.items():
+        assert f'<a href="{href}"><code>{name}</code></a>' in paragraph
     assert "<code>nothing</code>, <code>x</code>" in paragraph
     assert '<a href="#chunk-work"><code>work</code></a>' in paragraph  # no link in a link
 

@@ -62,16 +62,12 @@ def test_serving_starts_with_diagnostics_and_changes_code_and_page_together(tmp_
         one.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{one.getsockname()[1]}"
     options = {"docs_dir": str(tmp_path / "book"), "dev_addr": address, "strict": False}
-    code = (
-        "from mkdocs.commands.serve import serve;"
-        f"serve({str(ROOT / 'mkdocs.yml')!r}, livereload=True, **{options!r})"
-    )
+    call = f"serve({str(ROOT / 'mkdocs.yml')!r}, livereload=True, **{options!r})"
+    command = [sys.executable, "-c", f"from mkdocs.commands.serve import serve; {call}"]
     path = os.pathsep.join([str(ROOT), *sys.path])
     environment = {**os.environ, "PYTHONPATH": path, "NO_MKDOCS_2_WARNING": "1"}
     log = (tmp_path / "log").open("w")
-    server = subprocess.Popen(
-        [sys.executable, "-c", code], cwd=tmp_path, env=environment, stderr=log
-    )
+    server = subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=log)
 
     def page():
         try:
@@ -104,41 +100,27 @@ def test_serving_starts_with_diagnostics_and_changes_code_and_page_together(tmp_
         log.close()
 
 
+DEAD = "book/index.md:3: the link to gone.md is dead"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "text",
+    ("text", "more", "said"),
     [
-        "see $\\nonsense$\n",
-        "[gone](#chunk-gone)\n",
-        "```python {.figure #fig-a alt='a'}\n1 / 0\n```\n",
+        ("see $\\nonsense$\n", {}, ["book/index.md:3: bad TeX"]),
+        ("[gone](#chunk-gone)\n", {}, ["book/index.md:3: the link to #chunk-gone is dead"]),
+        ("```python {.figure #fig-a alt='a'}\n1 / 0\n```\n", {}, ["book/index.md:4: ZeroDivision"]),
+        ("[a](gone.md)\n", {"a.md": "# A\n\n\udce4\n"}, ["book/a.md:3: is not UTF-8", DEAD]),
+        (
+            "",
+            {"templates/a.md": "# A\n"},
+            ["book/templates/a.md:1: MkDocs leaves this chapter out"],
+        ),
     ],
 )
-def test_what_is_wrong_fails_the_build(site, text):
+def test_what_is_wrong_is_reported_and_fails_the_build(site, caplog, text, more, said):
     from mkdocs.exceptions import Abort
 
     with pytest.raises(Abort):
-        site({"index.md": "# Book\n\n" + text})
-
-
-@pytest.mark.slow
-def test_a_chapter_that_cannot_be_read_is_reported_like_others(tmp_path, config, caplog):
-    from mkdocs.commands.build import build
-    from mkdocs.exceptions import Abort
-
-    made = config({"index.md": "# Book\n\n[gone](gone.md)\n"})
-    (tmp_path / "book/a.md").write_bytes(b"# A\n\n\xe4\n")
-    made.plugins.on_startup(command="build", dirty=False)
-    with pytest.raises(Abort):
-        build(made)
-    text = caplog.text
-    assert "book/a.md:3: is not UTF-8" in text
-    assert "book/index.md:3: the link to gone.md is dead" in text
-
-
-@pytest.mark.slow
-def test_a_chapter_that_mkdocs_leaves_out_is_reported(site, caplog):
-    from mkdocs.exceptions import Abort
-
-    with pytest.raises(Abort):
-        site({"index.md": "# Book\n", "templates/a.md": "# A\n"})
-    assert "book/templates/a.md:1: MkDocs leaves this chapter out" in caplog.text
+        site({"index.md": f"# Book\n\n{text}", **more})
+    assert not [words for words in said if words not in caplog.text], caplog.text

@@ -12,7 +12,7 @@ from weave.model.imports import ROOMS, imports, modules, room_of
 ROOT = Path(__file__).resolve().parents[2]
 BUDGET = {"literate": 1900, "weave": 4200, "ol": 2890, "ol.authors": 310}  # lines not blank
 TESTS = ["literate/*.py", "weave/*.py", "ol/*.py", "workshop/test_c*.py"]
-BUDGET_OF_TESTS = 8760  # of the tools
+BUDGET_OF_TESTS = 8330  # of the tools
 LONGEST_MODULE, LONGEST_FUNCTION = 400, 60
 
 

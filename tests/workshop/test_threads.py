@@ -54,11 +54,10 @@ def test_rows_and_numbers_in_blocks_change_no_bit_in_threads(shape, monkeypatch)
     """LayerNorm and GELU: many blocks in threads, in one thread, and the whole in one block."""
     x = np.random.default_rng(5).normal(size=(2, *shape)).astype(np.float32)
     norm = layers.LayerNorm(shape[-1])
-    for module in (layers, gelu):
-        monkeypatch.setattr(module, "WORTH_SHARING", 1)
+    monkeypatch.setattr(threads, "MANY", 1)
 
     def found(function, block, n):
-        monkeypatch.setattr(layers, "BLOCK", block)
+        monkeypatch.setattr(threads, "BLOCK", block)
         tensor = Tensor(x[0], requires_grad=True)
         norm.zero_grad()
         with threadpool_limits(n):

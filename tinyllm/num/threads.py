@@ -19,12 +19,14 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["column_sums", "in_threads", "one_blas_thread", "product"]
+__all__ = ["column_sums", "in_blocks", "in_threads", "one_blas_thread", "product"]
 
 Array = NDArray[Any]
 Part = TypeVar("Part")
 
 WORTH_SHARING = 1 << 25  # multiplications: fewer are done before a second thread has woken up
+BLOCK = 1 << 15  # numbers of a block
+MANY = 1 << 17  # numbers that a few operations each take longer for than a second thread to wake up
 LARGE_MATRIX = 1 << 17  # numbers: BLAS would call its other threads to sum up more
 
 
@@ -56,6 +58,16 @@ def in_threads(
         wait(started)
         for done in started:
             done.result()  # raises what a thread raised
+
+
+def in_blocks(work: Callable[[slice], object], length: int, width: int = 1) -> None:
+    """Do `work` for all of `length` rows of `width` numbers, a block at a time that stays in the cache.
+
+    The blocks depend on the sizes alone; those of many numbers are shared out to threads.
+    """
+    step = max(1, BLOCK // max(1, width))
+    parts = [slice(i, i + step) for i in range(0, max(1, length), step)]
+    in_threads(work, parts, length * width >= MANY)
 
 
 @contextmanager

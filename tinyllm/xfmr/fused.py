@@ -1,8 +1,8 @@
 # Tangled from book/2-transformer/L5.7-fused-attention.md
 """Fused attention: the output of attention, without ever holding all of its weights.
 
-Arrays go through in blocks that fit the cache, shared among the threads; two numbers for each query
-are kept, from which the backward pass works the weights out again. `fused_attention` and
+Arrays go through in blocks that fit the cache, shared among the threads. Two numbers are kept for
+each query, and the backward pass computes the weights from them again. `fused_attention` and
 `fused_attention_packed` record this for tensors. Rabe and Staats (2021); Dao et al. (2022).
 """
 
@@ -32,12 +32,12 @@ Mask: TypeAlias = NDArray[np.bool_]
 Part: TypeAlias = tuple[slice, ...]  # one slice for each axis in front of the last two
 
 BLOCK = 1 << 18  # scores worked on at a time: 1 MiB in float32
-FEW = 1024  # numbers of a head that are as quickly read from where they are as copied
-FEW_KEYS = 64  # of fewer, all scores are looked at sooner than the lengths of queries and keys
-LEAST_ROWS = 32  # of a block: products of fewer rows are slow, however long these are
+FEW = 1024  # a head of fewer numbers is read as quickly from where it is as it is copied
+FEW_KEYS = 64  # with fewer keys, looking at all scores is quicker than computing a bound
+LEAST_ROWS = 32  # of a block: products of fewer rows are slow, however long the rows are
 TILE = (256, 512)  # query rows and keys of a block in the backward pass, which holds two
 SAFE = 16.0  # scores up to this size need no shift: e^16 is 9e6, e^-16 is 1e-7
-WORTH_SHARING = 1 << 18  # fewer scores are done before a second thread has woken up
+WORTH_SHARING = 1 << 18  # fewer scores are computed before a second thread wakes up
 
 
 def fused_attention(
@@ -239,7 +239,7 @@ def _forward_kept(run: _Run, part: Part) -> None:
     allowed = None if run.allowed is None else run.allowed[part]
     with _quiet(run):
         q, keys_T = run.q[part], _turned(_near(run.k[part]), run.scale)  # [..., d, Tk]
-        w = np.matmul(q, keys_T, out=run.weights[part])  # eq. scores
+        w = np.matmul(q, keys_T, out=run.weights[part])  # eq. blockwise
         look = w.shape[-1] < FEW_KEYS or not _small(q, keys_T)
         if look and (shift := _shift(w, allowed)) is not None:
             w -= shift
@@ -327,7 +327,7 @@ def _exponentials(
     """exp(scores - shift) of a block; exactly 0 where a query may not read."""
     q, shift = run.q[part][..., rows, :], run.shift[part][..., rows, :]
     e = buffer((*q.shape[:-1], keys.stop - keys.start))
-    np.matmul(q, keys_T[..., keys], out=e)  # eq. scores
+    np.matmul(q, keys_T[..., keys], out=e)  # eq. blockwise
     if look and (needed := _shift(e, allowed)) is not None:
         shift[...] = needed
     if shift.any():

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from tinyllm.autograd import is_recording, record, tensor_argument
 from tinyllm.num.normal import normal_cdf_pdf
-from tinyllm.num.threads import in_threads
+from tinyllm.num.threads import in_blocks
 from tinyllm.tensor import Tensor
 
 __all__ = ["gelu", "gelu_tanh"]
 
 Array: TypeAlias = NDArray[Any]
-
-WORTH_SHARING = 1 << 17  # numbers: fewer are done before a second thread has woken up
 
 
 def gelu(x: Tensor) -> Tensor:
@@ -60,19 +58,18 @@ def gelu_tanh(x: Tensor) -> Tensor:
 def _by_blocks(
     who: str, x: Tensor, function: Callable[[Array, Array, Array | None], None]
 ) -> Tensor:
-    """A function of each number and its slope, 32,768 numbers at a time, in float32 at least."""
+    """A function of each number and its slope, block by block, in float32 at least."""
     tensor_argument(who, "x", x, floating=True)
     dtype = np.result_type(x.dtype, np.float32)
     flat = x.data.reshape(-1).astype(dtype, copy=False)
     y = np.empty_like(flat)
     slope = np.empty_like(flat) if x.requires_grad and is_recording() else None
 
-    def block(start: int) -> None:
-        b = slice(start, start + (1 << 15))
+    def block(b: slice) -> None:
         with np.errstate(over="ignore"):  # squares
             function(flat[b], y[b], None if slope is None else slope[b])
 
-    in_threads(block, range(0, len(flat), 1 << 15), len(flat) >= WORTH_SHARING)
+    in_blocks(block, len(flat))
 
     def backward(grad: Array) -> tuple[Array]:
         assert slope is not None

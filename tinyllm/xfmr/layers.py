@@ -19,7 +19,7 @@ from tinyllm.autograd import no_grad, record, tensor_argument
 from tinyllm.generators import generator
 from tinyllm.nn import Dropout, Linear, Module, ModuleList
 from tinyllm.num.pcg32 import PCG32
-from tinyllm.num.threads import in_threads
+from tinyllm.num.threads import in_blocks
 from tinyllm.tensor import Tensor
 from tinyllm.xfmr.fused import fused_attention
 from tinyllm.xfmr.gelu import gelu, gelu_tanh
@@ -48,9 +48,6 @@ Mask: TypeAlias = NDArray[np.bool_]
 Pair: TypeAlias = tuple[Array, Array]  # keys and values; normalised rows and their factors
 Sublayer: TypeAlias = Callable[[Tensor], Tensor]
 
-BLOCK = 1 << 16  # numbers of a block of rows
-WORTH_SHARING = 1 << 17  # numbers: fewer are done before a second thread has woken up
-
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Tensor:
     """Each row normalised, then scaled and shifted: x [..., d], weight [d], bias [d] -> [..., d].
@@ -68,39 +65,34 @@ def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float = 1e-5) -> Te
         )
     dtype = np.result_type(x.dtype, weight.dtype, bias.dtype)
     rows = x.data.reshape(-1, d).astype(np.result_type(dtype, np.float32), copy=False)  # [N, d]
-    scale, shift, step = weight.data, bias.data, max(1, BLOCK // d)
-    blocks = [slice(i, i + step) for i in range(0, len(rows), step)]
-    kept: list[Pair] = [(rows, rows)] * len(blocks)  # of each block what `_normalised` returns
-    y = np.empty_like(rows)
+    scale, y = weight.data, np.empty_like(rows)
+    kept: dict[int, Pair] = {}  # by first row, what `_normalised` returns of each block
 
-    def forward(number: int) -> None:
-        b = blocks[number]
-        kept[number] = normed, _ = _normalised(rows[b], eps)  # [n, d]
-        np.multiply(normed, scale, out=y[b])
-        y[b] += shift  # eq. layer-norm
+    def forward(b: slice) -> None:
+        kept[b.start] = normed, _ = _normalised(rows[b], eps)  # [n, d]
+        np.add(normed * scale, bias.data, out=y[b])  # eq. layer-norm
 
-    in_threads(forward, range(len(blocks)), rows.size >= WORTH_SHARING)
+    in_blocks(forward, *rows.shape)
 
     def backward(grad: Array) -> tuple[Array, Array, Array]:
         whole, d_rows = grad.reshape(-1, d).astype(rows.dtype, copy=False), np.empty_like(rows)
-        d_scale, d_shift = np.empty((2, len(blocks), d), rows.dtype)
+        sums: dict[int, Pair] = {}  # what each block adds to the gradients of weight and bias
 
-        def one(number: int) -> None:
-            normed, inverse = kept[number]  # [n, d], [n, 1]
-            g, d_x = whole[blocks[number]], d_rows[blocks[number]]  # [n, d]
+        def one(b: slice) -> None:
+            (normed, inverse), g, d_x = kept[b.start], whole[b], d_rows[b]  # [n, d], [n, 1]
             work = g * normed
             column = np.ones(len(g), g.dtype)
-            d_scale[number], d_shift[number] = column @ work, column @ g  # [d]
-            mean_h = (g @ scale) / d  # [n]
-            mean_hx = (work @ scale) / d
+            sums[b.start] = column @ work, column @ g  # [d]
+            mean_h, mean_hx = (g @ scale) / d, (work @ scale) / d  # [n]
             np.multiply(normed, mean_hx[:, None], out=work)
             np.multiply(g, scale, out=d_x)
             d_x -= work
             d_x -= mean_h[:, None]
             d_x *= inverse  # eq. layer-norm-grad
 
-        in_threads(one, range(len(blocks)), rows.size >= WORTH_SHARING)
-        return d_rows.reshape(x.shape), d_scale.sum(axis=0), d_shift.sum(axis=0)
+        in_blocks(one, *rows.shape)
+        d_scale, d_shift = np.sum([sums[i] for i in sorted(sums)], axis=0)
+        return d_rows.reshape(x.shape), d_scale, d_shift
 
     return record(y.reshape(x.shape).astype(dtype, copy=False), (x, weight, bias), backward)
 
