@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tinyllm.models.tokenizers import BPE, Special, WordPiece, split_words
+from tinyllm.models.tokenizers import BPE, BYTE, Special, WordPiece, split_words
 from tinyllm.num.pcg32 import PCG32
 
 ENGLISH = Path(__file__).read_text(encoding="utf-8")
@@ -21,7 +21,7 @@ SHOWN = [
     *range(161, 173),
     *range(174, 256),
 ]  # bytes that a file shows as themselves
-BYTE = {chr(b): b for b in SHOWN} | {
+STANDS_FOR = {chr(b): b for b in SHOWN} | {
     chr(256 + i): b for i, b in enumerate(b for b in range(256) if b not in SHOWN)
 }
 SCRIPTS = "Γνῶθι σεαυτόν. Познай себя, 己を知れ。 كان يا ما كان ½ cup of naïve café, x² + y² = Ⅷ — don't! 👩‍👩‍👧"
@@ -83,7 +83,7 @@ def test_training_equals_the_library_s(text):
     tokenizer = BPE.train(text, len(wanted))
     assert len(wanted) > 10
     assert tokenizer.merges == [
-        tuple(bytes(BYTE[letter] for letter in part) for part in pair) for pair in wanted
+        tuple(bytes(STANDS_FOR[letter] for letter in part) for part in pair) for pair in wanted
     ]
     assert tokenizer.encode(SCRIPTS) == other.encode(SCRIPTS).ids
 
@@ -288,3 +288,4 @@ def test_saved_and_loaded(tmp_path):
     numbers = json.loads((tmp_path / "vocab.json").read_text(encoding="utf-8"))
     assert numbers["<|endoftext|>"] == len(tokenizer) - 1
     assert len(numbers) == len(tokenizer)
+    assert BYTE == STANDS_FOR

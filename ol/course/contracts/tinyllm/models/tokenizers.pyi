@@ -7,6 +7,9 @@ from pathlib import Path
 
 __all__ = ["BPE", "Special", "WordPiece", "split_words"]
 
+BYTE: dict[str, int] = ...
+"""The byte that each letter stands for in GPT-2's files, whose readers import this table."""
+
 def split_words(text: str) -> list[str]:
     """GPT-2's cut of a text into words, which joined give the text again; no merge crosses a cut.
 
